@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +25,14 @@ EXCEPTIONS: Final = {
 }
 
 
+def has_code(path: Path) -> bool:
+    """Return whether a file says more than what it is for."""
+    return any(not isinstance(part, ast.Expr) for part in ast.parse(path.read_bytes()).body)
+
+
 def sizes(folder: Path) -> dict[Path, int]:
-    """Return how many modules and packages each folder below this one has."""
-    modules = {path for path in folder.rglob("*.py") if path.name != "__init__.py"}
+    """Return how many modules and packages each folder below this one has; an `__init__` counts if it has code."""
+    modules = {path for path in folder.rglob("*.py") if path.name != "__init__.py" or has_code(path)}
     packages = {path.parent for path in folder.rglob("*.py")} - {folder}
     found: dict[Path, int] = {}
     for path in modules | packages:
@@ -50,9 +56,9 @@ def test_modules_and_packages_are_counted_together(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     for number in range(MOST - 1):
         (folder / f"module{number}.py").touch()
-    (folder / "__init__.py").touch()
+    (folder / "__init__.py").write_text('"""What it is for."""\n')
     (folder / "package").mkdir()
     (folder / "package/__init__.py").touch()
     assert crowded(tmp_path) == set()
-    (folder / "one_more.py").touch()
+    (folder / "__init__.py").write_text("NAMES = ()\n")
     assert crowded(tmp_path) == {"roles/example/files/example"}

@@ -11,10 +11,10 @@ from typing import Final, TypeVar
 import msgspec
 
 from placement.kube.decode.scheduling_rules import Affinity, read_affinity, read_spread, read_tolerations
-from placement.kube.dialects.topology import read_topology
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_request
+from placement.kube.fields.topology_annotations import read_topology
 from placement.kube.wire import core
 from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.rules.affinity import TopologySpread

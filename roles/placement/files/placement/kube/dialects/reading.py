@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from placement.kube.dialects.dialect import Raw
-from placement.kube.dialects.topology import read_topology
 from placement.kube.fields.field_error import FieldError, demand
 from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_resources
+from placement.kube.fields.topology_annotations import read_topology
 from placement.kube.wire import core
 from placement.kube.wire import group as wire_group
 from placement.model.amounts.quantity import MAX_AMOUNT, Amounts, round_amounts
