@@ -14,8 +14,8 @@ version_added: 1.0.0
 description:
   - Asks the API once for its release and once for all Node objects, and returns what preflight compares.
   - Says whether the Python package C(kubernetes) is here, on which other tasks on this host depend.
-  - An API that does not answer fails the module, and so does a kubeconfig without a current context. An empty list
-    always means that there is none.
+  - An API that does not answer fails the module, and so does a kubeconfig without a current context.
+  - An empty list always means that there is none.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:

@@ -77,9 +77,7 @@ class Telling(unittest.TestCase):
         self.seconds = ENDS_SECONDS * 0.45
         self.assertEqual(self.told(controller), ["n0", "n1", "n2"])
         self.ends = {JOB: NOON + 3600}
-        self.assertEqual(
-            self.told(controller), ["n3", "n4", "n5"], "behind the last one, though the first are due again"
-        )
+        self.assertEqual(self.told(controller), ["n3", "n4", "n5"], "the first are due again, and wait")
         self.assertEqual(self.told(controller), ["n6", "n0", "n1"])
 
     def test_a_node_that_the_api_refuses_to_change_stops_none_behind_it(self):

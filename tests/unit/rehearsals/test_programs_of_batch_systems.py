@@ -74,9 +74,8 @@ def test_the_role_alone_finds_the_programs_by_itself(rehearsal: Any) -> None:
     assert (slurm["squeue"], slurm["qstat"], slurm["pbs_home"]) == ("/opt/slurm/bin/squeue", "", "")
     assert (pbs["squeue"], pbs["qstat"], pbs["pbs_home"]) == ("", "/srv/pbs/bin/qstat", "/srv/spool")
     older = {"node_share_controller_wlm": "pbs", "node_share_controller_qstat": "/usr/bin/qstat"}
-    controller = settings(rehearsal.role("node_share", "controller", hosts="ctl", converged_wlm="pbs", **older))[
-        HERE[1]
-    ]
+    done = rehearsal.role("node_share", "controller", hosts="ctl", converged_wlm="pbs", **older)
+    controller = settings(done)[HERE[1]]
     assert (controller["qstat"], controller["pbsnodes"]) == ("/usr/bin/qstat", "/srv/pbs/bin/pbsnodes")
     assert controller["pbs_rstat"] == "/srv/pbs/bin/pbs_rstat"
 
