@@ -47,7 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart() -> None:
     """Have the runs of Ansible that tests start work without the cyclic garbage collector, too."""
     enabled = os.environ.get("ANSIBLE_CALLBACKS_ENABLED", "")
-    os.environ["ANSIBLE_CALLBACKS_ENABLED"] = f"{enabled},without_cyclic_gc"
+    if "without_cyclic_gc" not in enabled.split(","):
+        os.environ["ANSIBLE_CALLBACKS_ENABLED"] = f"{enabled},without_cyclic_gc"
 
 
 def pytest_collection_finish() -> None:
