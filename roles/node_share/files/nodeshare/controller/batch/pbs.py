@@ -245,9 +245,10 @@ def read_nodes(text: str) -> Nodes:
         found.states[host] = found.states.get(host) or state
         for job in _jobs(name, fields):
             found.jobs[job] = found.jobs.get(job, frozenset()) | {host}
-        for name in str(fields.get("resv", "")).split(","):
-            if _RESERVATION.fullmatch(name.strip()):
-                found.reservations[name.strip()] = found.reservations.get(name.strip(), frozenset()) | {host}
+        for word in str(fields.get("resv") or "").split(","):
+            reservation = word.strip()
+            if _RESERVATION.fullmatch(reservation):
+                found.reservations[reservation] = found.reservations.get(reservation, frozenset()) | {host}
     return found
 
 
