@@ -51,11 +51,11 @@ def _state(host: Host, name: str, block: t.Mapping[str, str], links: t.Sequence[
         links=tuple(mine),
         needs_reload=block.get("NeedDaemonReload") == "yes",
         oneshot=block.get("Type") == "oneshot" and block.get("RemainAfterExit") != "yes",
-        held=not active and block["LoadState"] == "loaded" and _is_held(host, name),
+        condition_unmet=not active and block["LoadState"] == "loaded" and _is_condition_unmet(host, name),
     )
 
 
-def _is_held(host: Host, name: str) -> bool:
+def _is_condition_unmet(host: Host, name: str) -> bool:
     """Return whether systemd would skip a start, as a condition of the unit does not hold. None before 250 tells."""
     answer = host.ask(["systemd-analyze", "condition", f"--unit={name}"], ok=(0, 1))
     return "Conditions failed" in answer.out + answer.err

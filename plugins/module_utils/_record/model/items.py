@@ -153,7 +153,10 @@ NOTHING = PathState(ABSENT)
 
 @dataclass(frozen=True)
 class UnitState:
-    """A unit as systemd sees it. `links` are its enablement: names in /etc/systemd/system and where they point."""
+    """A unit as systemd sees it. `links` are its enablement: names in /etc/systemd/system and where they point.
+
+    `condition_unmet`: systemd would skip a start now, as a condition in the unit file is not met.
+    """
 
     load: str
     active: bool
@@ -162,7 +165,7 @@ class UnitState:
     links: t.Tuple[t.Tuple[str, str], ...] = ()
     needs_reload: bool = field(default=False, compare=False)
     oneshot: bool = field(default=False, compare=False)
-    held: bool = field(default=False, compare=False)
+    condition_unmet: bool = field(default=False, compare=False)
 
     @property
     def exists(self) -> bool:
@@ -172,7 +175,7 @@ class UnitState:
     def to_json(self) -> JSON:
         """Return it for the record."""
         found = asdict(self)
-        for name in ("needs_reload", "oneshot", "held"):
+        for name in ("needs_reload", "oneshot", "condition_unmet"):
             del found[name]
         return found
 

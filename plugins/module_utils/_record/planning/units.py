@@ -55,7 +55,7 @@ def _plan_start(builder: PlanBuilder, item: UnitItem, this: str, touched: t.Set[
     changed = sorted(touched & set(inputs))
     ever = last is None and any(builder.view.wrote.get(key("path", path)) for path in inputs)
     ran_once = now.oneshot and last == digest and not changed
-    if now.held:
+    if now.condition_unmet:
         return  # a condition keeps the unit stopped; what lifts the condition starts the unit
     if not now.active and item.active and not ran_once:
         _act(builder, item, "start", "")

@@ -131,6 +131,6 @@ def _stale(desired: Desired, plan: Plan, view: View) -> t.List[Entry]:
 def _check_started(host: Host, plan: Plan) -> None:
     """Raise RecordError for a unit that came up and fell over at once: it has not started."""
     for name, state in unit.read_all(host, list(plan.started)).items():
-        if state.failed or not (state.active or state.oneshot or state.held):
+        if state.failed or not (state.active or state.oneshot or state.condition_unmet):
             found = "failed" if state.failed else "not running"
             raise RecordError(f"unit {name}: was started and is {found}; see: journalctl -u {name}")

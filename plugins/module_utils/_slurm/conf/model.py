@@ -128,6 +128,10 @@ def _load_file(conf: Conf, path: str, read: t.Callable[[str], bytes], inside: tu
 
 
 def _included(conf: Conf, statement: Statement) -> str:
+    """Return the path of the file that an Include names; ConfError where Slurm would read none by that name.
+
+    A relative name is beside slurm.conf in newer releases of Slurm, and beside the including file in older ones.
+    """
     name = statement.value
     if any(char in name for char in "*?["):
         raise ConfError(f"{statement.place}: Include {name!a} is a pattern, which Slurm does not expand")
