@@ -41,6 +41,19 @@ def test_one_variable_says_everywhere_where_the_programs_of_slurm_are(rehearsal:
     assert found[HERE[1]]["scontrol"] == "/opt/slurm/bin/scontrol"
 
 
+@pytest.mark.parametrize("playbook", ["site", "verify", "status"])
+@pytest.mark.parametrize("name", ["torque_bin_dir", "torque_share_bin_dir"])
+def test_one_variable_says_everywhere_where_the_programs_of_torque_are(
+    rehearsal: Any, name: str, playbook: str
+) -> None:
+    rehearsal.answer({"bin_dir": "/srv/torque/bin", "nodes": [], "settings": {}}, module="torque_info")
+    options = ("--check", "--tags", "share_preflight") if playbook == "site" else ()
+    done = rehearsal.playbook(playbook, *options, converged_wlm="torque", **{name: "/srv/torque/bin"})
+    calls = asked(done, {"torque_info"})
+    assert calls, done.said
+    assert {call.args.get("bin_dir") for call in calls} == {"/srv/torque/bin"}, [str(call) for call in calls]
+
+
 def test_without_a_variable_each_host_says_where_its_programs_are_and_slurm_names_its_group(rehearsal: Any) -> None:
     rehearsal.answer(
         seen(slurm={"kept": "local", "bin_dir": "/opt/slurm-23/bin"}, pbs={"bin_dir": "/x"}),
