@@ -6,13 +6,15 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from placement.graph.tree.fits import KEPT
 from placement.model.messages.action import Bind, GroupStatus, PodCondition
 from placement.model.rules.affinity import PodAffinityTerm
-from placement.model.rules.selector import Effect, Taint
+from placement.model.rules.selector import Effect, NodeSelector, Taint
 from placement.model.rules.topology import TopologyRequest
+from placement.policy.backing.foreign_jobs import holders_of
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
 from placement_kit.racks import RACK, Site
 from placement_kit.simulated import Simulated
@@ -441,6 +443,35 @@ def test_why_says_when_jobs_of_slurm_end_that_hold_a_node_of_the_rack(until: str
     assert found is not None
     assert found.must_end == (f"in rack a/r1, on node r1n0: {said}",)
     assert len(found.batch) == 2
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"selector": NodeSelector((("disk", "ssd"),))},
+        {"request": amounts(cpu="64")},
+        {"request": amounts(cpu="1", gpu="1")},
+        {"features": ("RestartAllContainersOnContainerExits",)},
+    ],
+)
+def test_why_names_no_job_of_a_node_that_the_pod_can_never_use(wanted: dict[str, Any]) -> None:
+    simulated = Simulated()
+    simulated.see(node("n1", held_by="slurm/4711/1"), mine("fits"), mine("never", **wanted))
+    simulated.run()
+    fits, never = (simulated.explain("team", name) for name in ("fits", "never"))
+    assert fits is not None
+    assert fits.batch == ("on node n1 job 4711 of slurm",)
+    assert never is not None
+    assert never.batch == ()
+
+
+def test_what_is_named_of_jobs_that_hold_a_node_is_bounded_and_printable() -> None:
+    keys = ["slurm/\x1b[2J/1", f"slurm/{'7' * 1_000_000}/1", *(f"slurm/{number}/1" for number in range(100_000))]
+    found = [text for _left, text in holders_of(node("n1", held_by=",".join(keys)), now=None)]
+    assert len(found) == 64
+    assert found[0] == "job ?[2J of slurm"
+    assert all(text.isprintable() and len(text) <= 150 for text in found)
+    assert found[-1] == "job 61 of slurm"
 
 
 def test_news_of_when_jobs_end_is_no_news_for_what_waits() -> None:

@@ -191,11 +191,14 @@ class Explainer:
         return ()
 
     def _suits(self, task: Task) -> Bools:
-        """Return the nodes that the task selects, and that are large enough."""
-        cluster = self._session.cache.cluster
-        least = cluster.columns.axis.request(task.pod.request).least
-        large: Bools = np.logical_and.reduce(cluster.columns.alloc[: len(least)] >= least)
-        return large & cluster.masks.selector(task.pod.spec.selector).allows
+        """Return the nodes that the task selects, that declare its features and that are large enough."""
+        cluster, spec = self._session.cache.cluster, task.pod.spec
+        vector = cluster.columns.axis.request(task.pod.request)
+        if vector.unknown:
+            return np.zeros(cluster.columns.capacity, np.bool_)
+        large: Bools = np.logical_and.reduce(cluster.columns.alloc[: len(vector.least)] >= vector.least)
+        suits = large & cluster.masks.selector(spec.selector).allows
+        return suits & cluster.masks.declared_part(spec.features).compute() if spec.features else suits
 
     def _called(self, entry: PodEntry, node: str) -> str:
         """Return what a pod is called: a placeholder by its batch job, and when that ends if this is known."""
@@ -310,7 +313,8 @@ class Explainer:
         if task.node:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
-            rows = session.feasibility.usable(task) | np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+            held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+            rows = session.feasibility.usable(task) | (held & self._suits(task))
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)

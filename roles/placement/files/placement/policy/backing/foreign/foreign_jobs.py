@@ -29,6 +29,9 @@ _ANNOUNCED_AT_MOST: Final = 100
 # Where placeholders are, and what each says of its lease. A kubelet mirrors them; users make no pods there.
 _PLACEHOLDERS: Final = "kube-system"
 _LEASE_ANNOTATION: Final = "converged.hpc/lease"
+# Jobs of one annotation that are named, and characters of each.
+_HOLDERS: Final = 64
+_LONGEST_KEY: Final = 128
 _STEP: Final = 256
 # What nodes of the batch system are marked with; where none is, any may be one.
 _MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
@@ -130,14 +133,23 @@ def holders_of(node: Node, *, now: float | None) -> Iterator[tuple[float, str]]:
     """Yield each job that has the node by its annotations, in one sentence, behind the seconds until it ends.
 
     `now` is in seconds since 1970, None if that is not known. These annotations are the controllers'. They name jobs of
-    Slurm, too, which the daemon asks nothing, and need not name all jobs.
+    Slurm, too, which the daemon asks nothing, and need not name all jobs. Of many or long names the first are read.
     """
-    ends = dict(word.partition("=")[::2] for word in node.held_until.split(","))
-    for key in filter(None, map(str.strip, node.held_by.split(","))):
-        system, _slash, job = key.rpartition("/")[0].partition("/")
-        name = f"job {job} of {system}" if job else f"job {key}"
+    ends = dict(word.partition("=")[::2] for word in _words(node.held_until))
+    for key in filter(None, map(str.strip, _words(node.held_by))):
+        system, _slash, job = printable(key).rpartition("/")[0].partition("/")
+        name = f"job {job} of {system}" if job else f"job {printable(key)}"
         left = _seconds_until(ends.get(key, ""), now)
         yield left, name if left == inf else f"{name} ends in {_shown(left)} at the latest"
+
+
+def _words(text: str) -> list[str]:
+    return text.split(",", _HOLDERS)[:_HOLDERS]
+
+
+def printable(text: str) -> str:
+    """Return a name from outside for a message: cut, and with question marks for what cannot be printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:_LONGEST_KEY])
 
 
 def _seconds_until(text: str, now: float | None) -> float:
