@@ -5,10 +5,11 @@
 
 from dataclasses import replace
 
+import pytest
 from placement.model.messages.action import Evict
 from placement.model.objects.pod import Phase
 from placement.policy.plugins.configuration import load
-from placement_kit.backed import Backed
+from placement_kit.backed import HOSTS, Backed
 from placement_kit.builders import amounts, mine, node
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
@@ -56,3 +57,17 @@ def test_a_pod_is_not_bound_where_the_batch_system_chose_a_node_that_cannot_run_
     site.settle()
     assert not site.placements()
     assert any(f"does not declare {USERS}" in text for text in site.conditions().values())
+
+
+@pytest.mark.parametrize(
+    ("declared", "lacking"),
+    [((), f"{RESTARTS} and {USERS}"), ((RESTARTS,), USERS), ((USERS,), RESTARTS)],
+)
+def test_a_pod_is_told_all_features_that_the_chosen_node_lacks_and_no_other(
+    declared: tuple[str, ...], lacking: str
+) -> None:
+    site = Backed()
+    site.see(*(node(name, declared=frozenset(declared)) for name in HOSTS))
+    site.see(replace(site.pod("p"), spec=replace(site.pod("p").spec, features=(RESTARTS, USERS))))
+    site.settle()
+    assert any(text.endswith(f"does not declare {lacking}") for text in site.conditions().values()), site.conditions()

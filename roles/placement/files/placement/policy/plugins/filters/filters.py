@@ -255,10 +255,10 @@ class Declared(Filter):
         }
 
     def why_backed(self, task: Task, row: int, end: float) -> str:
-        """Return the features, if the node lacks one."""
-        part = self.part(task.pod.spec, task.pod.request)
-        lacks = part is not None and not part.decide(row)
-        return f"does not declare {' and '.join(task.pod.spec.features)}" if lacks else ""
+        """Return all features that the node lacks."""
+        masks = self._cluster.masks
+        lacking = [name for name in task.pod.spec.features if not masks.declared_part((name,)).decide(row)]
+        return f"does not declare {' and '.join(lacking)}" if lacking else ""
 
 
 class HostPorts(Filter):
