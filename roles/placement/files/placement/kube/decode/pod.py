@@ -207,7 +207,7 @@ def _unsupported(spec: core.PodSpec) -> Iterator[str]:
 def _features(spec: core.PodSpec) -> Iterator[str]:
     """Yield the features that kube-scheduler infers for its filter NodeDeclaredFeatures, in the order of their names.
 
-    Its kubelet rejects such a pod on a node that does not declare them.
+    A kubelet that does not declare them rejects such a pod.
     """
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))
     if any(_RESTART_ALL in bytes(container.restart_policy_rules) for container in containers):

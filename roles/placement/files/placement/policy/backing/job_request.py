@@ -145,7 +145,7 @@ class SharePacking:
         self._at: dict[str, list[_Bin]] = {}
         for share in shares:
             self._at.setdefault(node_of(share.host), []).append(_Bin(share, devices))
-        # Parts on hosts that are no nodes are nobody's.
+        # Parts on hosts that are no nodes can be given to no pod.
         self._at.pop("", None)
 
     @property

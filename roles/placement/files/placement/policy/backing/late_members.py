@@ -44,6 +44,6 @@ def _runs(session: Session, uid: str) -> bool:
 
 
 def ascribe(session: Session, job: Job, unit: BackedUnit) -> None:
-    """Says whose the unit's jobs are."""
+    """Note which user and queue the unit's jobs belong to."""
     batch_jobs = session.batch_jobs
     batch_jobs.belongs(unit, batch_jobs.rules.whose(job.key.namespace, session.cache.namespace_labels(job), job.queue))

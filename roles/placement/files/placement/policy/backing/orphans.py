@@ -17,7 +17,7 @@ from placement.policy.framework.session import Session
 from placement.policy.jobs.batch_jobs import BackedUnit
 from placement.policy.jobs.job import HOLDING, Job, Task
 
-# Until when containers may be there of whom nothing has been heard.
+# Until when containers of a pod may be there if their end is not known.
 OPEN: Final = float("inf")
 
 

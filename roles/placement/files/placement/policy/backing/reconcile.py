@@ -126,7 +126,7 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
         if batch_jobs.is_gone(unit):
             whose = f", and job {unit.extra[0].job} is not of this namespace's user and queue" if unit.extra else ""
             evict(session, there, "JobEnded", f"the job that {job} was part of is gone{whose}")
-        # Who is still there has no job, so he has to leave and is a part of the next one.
+        # A pod that is still there has no job, so it has to leave, and counts for the next job.
         if waiting and not there and _suffice(session, job, unit, len(waiting)):
             _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
         return not (waiting or there)
@@ -143,7 +143,7 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
         unit.trouble = f"job {batch.job} has less time left than the {batch_jobs.rules.grace:g} s that pods have to end"
         unit.rejected_job = batch.job
     if batch.runs and unit.absences:
-        # It may be gone: nobody goes where it was, and nobody leaves yet.
+        # The job may be gone: no pod goes to its nodes, and none leaves yet.
         return False
     if batch.runs and batch.job != unit.rejected_job:
         return _place(session, job, unit, batch, waiting, there)
@@ -160,12 +160,12 @@ def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
 
 
 def _needed(session: Session, job: Job, unit: BackedUnit) -> int:
-    """How many must have a place together; a pod by itself is alone, whatever its group says."""
+    """Return how many members must get nodes together; 1 for a pod with a job of its own, whatever its group says."""
     return session.rules.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
 
 
 def _suffice(session: Session, job: Job, unit: BackedUnit, number: int) -> bool:
-    """Return whether so many waiting members are what must have a place together, of each task of a gang."""
+    """Return whether this number of waiting members is enough to ask for a job, also by the tasks that a gang needs."""
     gang = job.group is not None and unit.uid == job.group.uid
     return number >= _needed(session, job, unit) and (not gang or session.cache.queue.has_min_member(job))
 
@@ -217,7 +217,7 @@ def _place(
         return False
     statement = session.statement()
     placed: list[Task] = []
-    # Who is placed counts as one of the minimum from then on.
+    # A pod that is placed counts as one of the minimum from then on.
     needed = _needed(session, job, unit)
     enough = min(needed, len(waiting))
     refused = ""
@@ -228,7 +228,7 @@ def _place(
             statement.allocate(task, node)
             placed.append(task)
         refused = why or refused
-    # It may have been asked for when others of the gang had jobs of their own: who is bound now would wait in vain.
+    # The job may have been asked for when others of the gang had jobs of their own: a pod bound now would wait in vain.
     too_small = known_hosts and bins.spent and len(placed) < needed
     if too_small or len(placed) < enough or not placed:
         statement.discard()
@@ -238,7 +238,7 @@ def _place(
     unit.pods_until.update((task.uid, OPEN) for task in placed)
     unit.tries, unit.trouble = 0, ""
     for own in [session.batch_jobs.units[task.uid] for task in placed if task.uid in session.batch_jobs.units]:
-        # Nobody needs a job of his own who has a part of his gang's.
+        # A pod that has a part of its gang's job needs no job of its own.
         own.has_own_job, own.members = own is unit, own.members if own is unit else 0
     session.bind(*placed, tag=unit.uid)
     return len(placed) == len(waiting) and known_hosts and not lost

@@ -78,16 +78,16 @@ def _release(session: Session, unit: BackedUnit, known: Job | None) -> None:
         unit.unused_since = now
     unit.pods_until = {uid: _until(session, uid, until) for uid, until in unit.pods_until.items()}
     may_end = unit.job is not None and unit.unused_since is not None and _may_end(session, unit, unit.job, now)
-    # Where pods are left without a job, it may be one of these that they were on. Where nobody can say whose a job is,
-    # it may be one of these that they need.
+    # Pods that are left without a job may have been on one of these. If the owner of a job is not known, pods may need
+    # one of these.
     others = may_end if unit.owner is None else unit.job is not None or not unit.holds(now)
     unneeded = [job for job in unit.extra if not _is_under(session, unit, job)] if others else []
     if unit.job is not None and unit.absences:
-        # Not in the last answer: by now its id may be somebody else's.
+        # Not in the last answer: by now its id may belong to another job.
         pass
     elif unit.job is not None:
         if may_end or (unit.job.job == unit.rejected_job and not unit.holds(now)):
-            # Whoever comes now would lose it as soon as he is bound.
+            # A pod that comes now would lose it as soon as it is bound.
             unit.rejected_job, unit.trouble = unit.job.job, unit.trouble or "it is asked to end"
             unneeded.append(unit.job)
     elif unit.unused_since is not None and not unit.submitting and batch_jobs.read > unit.settled and not unit.extra:

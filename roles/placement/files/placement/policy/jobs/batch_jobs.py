@@ -45,12 +45,12 @@ class BackedUnit:
     """A gang, or a pod by itself, and its job."""
 
     uid: str
-    # Whose its jobs are; None where nobody can say.
+    # The user that its jobs belong to; None if that is not known.
     owner: Whose | None = None
     job: BatchJob | None = None
-    # Other jobs of the same tag, of other users, too: once it is known whose it is nobody needs them.
+    # Other jobs of the same tag, also of other users: once the owner is known they are not needed.
     extra: tuple[BatchJob, ...] = ()
-    # It is one pod of a gang, who came when that had its job already; or has a part of the gang's job after all.
+    # Whether it is a pod that came when its gang had a job already; false if it has a part of the gang's job after all.
     has_own_job: bool | None = None
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
@@ -66,7 +66,7 @@ class BackedUnit:
     # Pods that its job has held, and until when their containers may be there; how many pods there are just now.
     pods_until: dict[str, float] = field(default_factory=dict)
     members: int = 0
-    # Since when nobody needs its job; when each job of the tag was last asked to end, and for how long it has time.
+    # Since when its job is not needed; when each job of the tag was last asked to end, and for how long it has time.
     unused_since: float | None = None
     asked: dict[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class ForeignLeases:
     # Leases that their nodes have announced, and nodes that are closed for those that they have not.
     announced: dict[str, set[str]] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
-    # Whether nobody knows what jobs have, and of which generation of the nodes that was said.
+    # Whether it is unknown what jobs have, and for which generation of the nodes that was noted.
     doubted: tuple[bool, int] = (False, -1)
 
 

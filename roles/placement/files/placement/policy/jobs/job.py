@@ -49,7 +49,7 @@ WANTING: Final = SHARING | {Status.PENDING}
 BEGUN: Final = SHARING | {Status.SUCCEEDED}
 # What is in use, to the last second.
 HOLDING: Final = PLACED | {Status.RELEASING}
-# What nobody else can have now.
+# What no other task can have now.
 TAKING: Final = HOLDING | {Status.PIPELINED}
 # On a node, on the way there, or waiting for one.
 CLAIMING: Final = TAKING | {Status.PENDING}
@@ -167,12 +167,15 @@ class TaskMinimums:
 
     @property
     def missing(self) -> int:
-        """How many members must be placed before all numbers are reached."""
+        """Return how many members must still be placed before each task has its least number."""
         return sum(max(0, least - self._occupied[name]) for name, least in self._least.items())
 
     @property
     def too_few(self) -> tuple[str, int, int] | None:
-        """The name of a task with too few members, how many it needs, and how many can be scheduled."""
+        """Return the first task that has too few members to begin; None if no task lacks any.
+
+        The answer is the task's name, its least number, and its number of members that have begun or wait for a node.
+        """
         return next(
             ((name, least, self._valid[name]) for name, least in self._least.items() if self._valid[name] < least), None
         )
@@ -308,7 +311,7 @@ class Job:
 
     @property
     def missing(self) -> int:
-        """Members that must be placed together before any is."""
+        """Return how many waiting members must be placed together before any of them is bound."""
         missing = max(0, self.min_member - self.occupied)
         # A gang that has begun replaces a member that it has lost as it can.
         return missing if not missing or self.minimums is None else max(missing, self.minimums.missing)

@@ -335,7 +335,7 @@ def _about_tiers(actions: tuple[str, ...], plugins: Mapping[str, PluginChoice]) 
     if "preempt" in actions and "drf" in plugins:
         yield "drf: takes room only from jobs of the same priority; kube-batch looks at shares alone"
     if "reclaim" in actions and "proportion" in plugins:
-        yield "reclaim: proportion decides who gives room back, in whatever tier it stands"
+        yield "reclaim: proportion decides which queues give room back, in whatever tier it stands"
 
 
 DEFAULT: Final = load(DEFAULT_TEXT, "built-in configuration")

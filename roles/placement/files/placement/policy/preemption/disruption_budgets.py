@@ -15,7 +15,7 @@ class DisruptionBudgets:
     def __init__(self, cache: JobCache, refusing: Container[str] = ()) -> None:
         self._cache = cache
         self._table = cache.cluster.budgets
-        # Those beyond which the API has let nobody go.
+        # Budgets for which the API has refused an eviction.
         self._refusing = refusing
         self._taken: dict[str, int] | None = None
 

@@ -116,7 +116,7 @@ class Evaluator:
         for task in tasks:
             if task.status is not Status.PIPELINED:
                 statement.pipeline(task, task.node)
-        # A gang that is not whole does not become so by members who take the place of others.
+        # A gang that is not whole does not become so by members that take the place of others.
         halved = job.occupied < job.min_member and session.rules.gangs
         idle = not evicted and not any(self._takes_over(task) for task in tasks)
         if halved or idle or not self._within_bounds(queue, tasks, spoken_for):

@@ -42,7 +42,7 @@ class VictimRules:
 
     # About the pod itself.
     evictable: Callable[[Task], bool]
-    # The same for all that nobody can tell apart.
+    # Equal for pods with equal `like`.
     alone: Callable[[Task], bool]
     together: Callable[[Sequence[Task]], bool]
     budgets: DisruptionBudgets

@@ -37,7 +37,7 @@ def divide(total: int, claims: Sequence[Claim]) -> list[int]:
     for index, claim in enumerate(claims):
         if left <= 0:
             break
-        # Only who was rounded down is owed a unit.
+        # Only a claim that was rounded down is owed a unit.
         if parts[index] < claim.ceiling and parts[index] == claim.weight * part // whole:
             parts[index] += 1
             left -= 1

@@ -94,14 +94,14 @@ def update_foreign_jobs(session: Session) -> Steps[None]:
         if pause:
             yield
     if before - closed:
-        # Whoever found no node is to look again, which those of this cycle do not.
+        # Jobs that found no node must look again, which those of this cycle do not.
         session.cache.versions.room += 1
         session.unfinished = True
     leases.announced, leases.closed = announced, frozenset(closed)
 
 
 def _announced(text: str) -> set[str]:
-    """Return the keys in a node's annotation. A forged one can open the forger's own node, and no other."""
+    """Return the keys in a node's annotation. A forged annotation can open this node alone."""
     try:
         found = json.loads(text) if text else []
     except (ValueError, RecursionError):
@@ -169,7 +169,7 @@ def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterato
 
 
 def said(job: str, *, left: float | None, begins: float | None, since: float) -> str:
-    """One job, in one sentence."""
+    """Describe one job in one sentence."""
     if begins is not None:
         return f"job {job} is expected to start in {_shown(begins - since)}"
     if left is None:

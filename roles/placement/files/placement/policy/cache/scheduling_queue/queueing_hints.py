@@ -157,9 +157,10 @@ class Hints:
         self._wake(self._company, self._rules, labelset)
 
     def pod_left(self, left: Departure) -> None:
-        """Wake the jobs that a pod helps by leaving, wherever they may go; those that need its room are another matter.
+        """Wake the jobs with a rule or a claim that kept them away because of a pod that has left its node.
 
-        A pod that matches its own affinity may begin where no other is left, and a spread is less uneven.
+        `helped_by` finds the jobs that need the pod's room. A job with required affinity is woken too, because a pod
+        that matches its own affinity may begin where no other is left. A spread is less uneven now.
         """
         self._wake(self._company, self._rules, left.labelset)
         self._wake(self._rivals, self._rival_rules, left.labelset)
@@ -171,8 +172,7 @@ class Hints:
     def helped_by(self, columns: NodeColumns, rows: Sequence[int]) -> Iterator[list[Job]]:
         """Yield jobs of which a tried pod has room on one of these rows, and those that any room may help.
 
-        A job that fits on none of these rows, however it is asked, fits nowhere else for their sake. What forbids it a
-        row besides room is of no matter here: that the row has the room is the least that a job needs.
+        Room on a row is the least that a job needs there. Other rules that keep it from the row are not looked at.
         """
         yield list(self._anywhere.values())
         free = columns.free[:, rows]

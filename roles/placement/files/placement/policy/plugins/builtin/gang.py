@@ -1,7 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All or nothing: a job starts with its minimum or not at all, and jobs that still need it come first."""
+"""Order jobs that lack members to their minimum before others, and have the members of a group start together.
+
+The plugin decides no start itself: where it is configured, the actions start a job with its minimum or not at all.
+"""
 
 from collections.abc import Mapping
 
@@ -15,7 +18,7 @@ class Gang(Plugin):
     name = "gang"
 
     def job_key(self, job: Job, total: Mapping[str, int]) -> int:
-        """Jobs whose minimum is there wait behind those whose is not."""
+        """Return 0 for a job that lacks ready members to its minimum, else 1: the smaller key comes first."""
         return int(job.ready >= job.min_member)
 
     def gangs(self) -> bool:
