@@ -165,10 +165,15 @@ def test_the_batch_system_s_own_choice_is_not_in_its_own_way(site):
 
 
 def test_who_waits_is_told_until_when_nodes_are_taken(site):
-    site.see(mine("large", request=amounts(cpu="5")))
+    site.see(mine("first", request=amounts(cpu="4"), priority=9), mine("large", request=amounts(cpu="4")))
     found = told(site, "large")
     assert found.batch == ("on node n1 job 15.srv ends in 1:00:00 at the latest",)
     assert "  batch jobs:\n    on node n1 job 15.srv" in explanation(asdict(found))
+
+
+def test_no_job_is_named_of_nodes_that_are_too_small_for_a_pod(site):
+    site.see(mine("large", request=amounts(cpu="5")))
+    assert told(site, "large").batch == ()
 
 
 def test_who_is_in_the_way_of_the_next_job_is_told_when_it_comes(site):

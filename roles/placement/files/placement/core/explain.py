@@ -314,7 +314,7 @@ class Explainer:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
             held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
-            rows = session.feasibility.usable(task) | (held & self._suits(task))
+            rows = (session.feasibility.usable(task) | held) & self._suits(task)
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)
