@@ -17,7 +17,7 @@ from placement.model.amounts.totals import frozen, shown
 from placement.model.messages.report import Explanation, NodeReason, QueueReport
 from placement.model.objects.node import Node
 from placement.model.slicing import Steps
-from placement.policy.backing.foreign.foreign_jobs import holders_of, lease_of, said, sentences
+from placement.policy.backing.foreign.foreign_jobs import describe_job, holders_of, lease_of, sentences
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
@@ -208,7 +208,7 @@ class Explainer:
         leases, since = self._session.batch_jobs.leases, self._session.now - self._session.batch_jobs.read
         for lease in leases.held.get(node, ()):
             if lease.key == key:
-                return said(lease.job, left=lease.left, begins=lease.begins, since=since)
+                return describe_job(lease.job, left=lease.left, begins=lease.begins, since=since)
         system, job, *_run = key.split("/")
         return f"job {job} of {system}"
 
@@ -216,7 +216,7 @@ class Explainer:
         """Return the batch jobs that hold a whole node, and when they end if this is known."""
         since = self._session.now - self._session.batch_jobs.read
         there = self._session.batch_jobs.leases.held.get(node.name, ())
-        known = [said(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
+        known = [describe_job(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
         known = known or [text for _left, text in holders_of(node, now=self._wall_clock())]
         more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
         return ", ".join(known[:_NAMED]) + more or "batch jobs that are not known"
@@ -305,7 +305,7 @@ class Explainer:
         own = session.batch_jobs.job_of(task)
         if own is not None:
             if own.runs or own.begins is not None:
-                yield said(own.job, left=own.left, begins=own.begins, since=since)
+                yield describe_job(own.job, left=own.left, begins=own.begins, since=since)
             return
         leases = session.batch_jobs.leases
         if leases.doubted[0]:

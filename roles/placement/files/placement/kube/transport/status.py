@@ -40,7 +40,7 @@ class Status(msgspec.Struct):
 _status = msgspec.json.Decoder(Status)
 
 
-def said(answer: Answer) -> Status | None:
+def decode_status(answer: Answer) -> Status | None:
     """Decode what a server says in words of its own; None if it is the page of another program."""
     try:
         return _status.decode(answer.body)
@@ -54,7 +54,7 @@ def _causes(status: Status) -> list[_Cause]:
 
 def forbidden(answer: Answer) -> bool:
     """Return whether the API server says that a right is missing; a proxy's own 403 says nothing."""
-    status = said(answer) if answer.status == _FORBIDDEN else None
+    status = decode_status(answer) if answer.status == _FORBIDDEN else None
     return status is not None and status.kind == "Status" and status.reason == "Forbidden"
 
 
@@ -63,7 +63,7 @@ def not_found(answer: Answer, path: str = "") -> bool:
 
     A status 404 alone says nothing: a proxy without a server behind it answers so too.
     """
-    status = said(answer) if answer.status == _NOT_FOUND else None
+    status = decode_status(answer) if answer.status == _NOT_FOUND else None
     if status is None or (status.kind, status.code, status.reason) != ("Status", _NOT_FOUND, "NotFound"):
         return False
     details, (kind, name) = status.details or _Details(), path.split("/")[-2:] if path else ("", "")
@@ -74,7 +74,7 @@ def blocked_by_budget(answer: Answer) -> bool:
     """Return whether a disruption budget is the reason."""
     if b"isruption" not in answer.body:
         return False
-    status = said(answer)
+    status = decode_status(answer)
     if status is None:
         return False
     named = any(cause.reason == BUDGET for cause in _causes(status))
@@ -83,13 +83,13 @@ def blocked_by_budget(answer: Answer) -> bool:
 
 def namespace_ends(answer: Answer) -> bool:
     """Return whether nothing may be made because the namespace is being deleted."""
-    status = said(answer) if answer.status == _FORBIDDEN else None
+    status = decode_status(answer) if answer.status == _FORBIDDEN else None
     return status is not None and any(cause.reason == _NAMESPACE_ENDS for cause in _causes(status))
 
 
 def message(answer: Answer) -> str:
     """Return what the server says, in one line."""
-    status = said(answer)
+    status = decode_status(answer)
     if status is None:
         return f"HTTP status {answer.status}"
     words = [status.message, *(cause.message for cause in _causes(status) if cause.reason == BUDGET)]

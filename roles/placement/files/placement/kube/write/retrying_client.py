@@ -18,7 +18,7 @@ from typing import Final
 
 from placement.kube.transport.backoff import Backoff
 from placement.kube.transport.http1 import UNAUTHORIZED, Answer, Connection, NoAnswer
-from placement.kube.transport.status import blocked_by_budget, not_found, said
+from placement.kube.transport.status import blocked_by_budget, decode_status, not_found
 from placement.kube.write.requests import Request
 
 _OK: Final = 200
@@ -103,7 +103,7 @@ def _about_itself(answer: Answer) -> bool:
     """Whether the server has failed at this very object, as far as it says: it works, and says what went wrong."""
     if answer.status != _SERVER or any(word in answer.body for word in _OF_THE_STORE):
         return False
-    status = said(answer)
+    status = decode_status(answer)
     return status is not None and bool(status.message)
 
 

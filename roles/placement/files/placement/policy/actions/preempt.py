@@ -60,9 +60,9 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> PreemptionPolic
         victims = _placed(job) if within else _one_of_each(queue, job, by_size=plugin.looks_at_job)
         return any(plugin.may_preempt(preemptor, (task,), session.cache.total) for task in victims)
 
-    def question(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
+    def rules(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
         total = session.cache.total
-        # The claimant may go while nodes are searched; what is found then is for others like it.
+        # The preemptor may go while nodes are searched; what is found then is for others like it.
         name = preemptor.job.queue
 
         def alone(task: Task) -> bool:
@@ -94,7 +94,7 @@ def _terms(session: Session, plugin: Plugin, *, within: bool) -> PreemptionPolic
         return _of_others(preemptor.job, [*queue.archived_tasks()], [*queue.begun.values()])
 
     kept_as = "" if plugin.looks_at_job else f"{plugin.name} within jobs" if within else plugin.name
-    return PreemptionPolicy(key, question, mates, possible, REASON, kept_as)
+    return PreemptionPolicy(key, rules, mates, possible, REASON, kept_as)
 
 
 def _one_of_each(queue: QueueInfo, preemptor: Job, *, by_size: bool) -> Iterator[Task]:

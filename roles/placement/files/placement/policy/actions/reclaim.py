@@ -39,7 +39,7 @@ def reclaim(session: Session) -> Steps[None]:
 
 def _terms(session: Session) -> PreemptionPolicy:
     def key(preemptor: Task) -> Hashable:
-        # Whose queue has not what it deserves loses nothing itself, so siblings have the same openings.
+        # A queue that has not what it deserves loses nothing itself, so its siblings have the same candidates.
         queue = session.cache.tree.by_name.get(preemptor.job.queue)
         return tuple(above.name for above in queue.path[1:]) if queue is not None else preemptor.job.queue
 
@@ -51,12 +51,12 @@ def _terms(session: Session) -> PreemptionPolicy:
             for name, part in queue.deserved.items()
         )
 
-    def question(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
-        # The claimant may go while nodes are searched; what is found then is for others like it.
+    def rules(preemptor: Task, budgets: DisruptionBudgets) -> VictimRules:
+        # The preemptor may go while nodes are searched; what is found then is for others like it.
         name = preemptor.job.queue
 
         def losers(task: Task) -> tuple[QueueInfo, ...]:
-            """Return the victim's queue and those above it that the claimant is not in."""
+            """Return the victim's queue and those above it that the preemptor is not in."""
             tree = session.cache.tree.by_name
             mine = tree.get(name)
             theirs = tree.get(task.queue)
@@ -84,4 +84,4 @@ def _terms(session: Session) -> PreemptionPolicy:
         return VictimRules(partial(evictable, session), alone, together, budgets, like)
 
     # What a queue lacks because of its own capability it does not get from others.
-    return PreemptionPolicy(key, question, lambda _preemptor: (), possible, REASON)
+    return PreemptionPolicy(key, rules, lambda _preemptor: (), possible, REASON)

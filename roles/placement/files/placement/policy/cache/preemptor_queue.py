@@ -74,9 +74,9 @@ class PreemptorQueue:
         self._rounds: dict[QueueInfo, RoundRobin] = {}
         # The plugins and the queues that the orders are by.
         self._ranked_by: tuple[PluginSet, QueueTree] | None = None
-        # Jobs that have had a turn at this retry version.
+        # Jobs that have had a turn at the retry version of the last run, and that version.
         self._aside: list[Place] = []
-        self._prospects = -1
+        self._retry_version = -1
         # The last position of the jobs that have come, and of those that wait in each queue.
         self._seen = 0
         self._seen_waiting: dict[QueueInfo, int] = {}
@@ -97,8 +97,8 @@ class PreemptorQueue:
         since, self._seen = self._seen, cache.queue.last_position
         self._begun = cache.queue.last_position
         returning: list[Place] = []
-        if self._prospects != cache.versions.retry:
-            self._prospects = cache.versions.retry
+        if self._retry_version != cache.versions.retry:
+            self._retry_version = cache.versions.retry
             returning, self._aside = self._aside, []
         yield from self._come(cache.queue.unschedulable, since, tried=True)
         for place, pause in paced(returning, AT_ONCE):

@@ -278,7 +278,7 @@ class Job:
         self.unschedulable_at = -1
         # Whether it is noted which events can help it.
         self.noted = False
-        # The prospects that were in vain for finding victims, in the own queue and in others.
+        # The retry versions at which victims were last looked for in vain, in the own queue and in others.
         self.preempt_tried_at = -1
         self.reclaim_tried_at = -1
 

@@ -23,7 +23,7 @@ class Plugin:
     """Decides nothing."""
 
     name: ClassVar[str]
-    # Whether it says more about preemption than `Plugin` does, and whether it looks at the claimant's job to do so.
+    # Whether it says more about preemption than `Plugin` does, and whether it looks at the preemptor's job to do so.
     preempts: ClassVar[bool] = False
     looks_at_job: ClassVar[bool] = False
 
@@ -55,7 +55,7 @@ class Plugin:
         return False
 
     def may_preempt(self, preemptor: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
-        """Whether the claimant may have the room of these victims, which are of one job and of its own queue."""
+        """Whether the preemptor may have the room of these victims, which are of one job and of its own queue."""
         return False
 
     def may_reclaim(self, victims: Sequence[Task], queue: QueueInfo) -> bool:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where room can be made for a pod: the cheapest victims over all nodes.
 
-Nodes are searched one after another, in slices, and what was found is kept with the row: until the next claimant of the
-same kind asks, few nodes have changed. What was found long ago is looked at again before it is used, so it may have
-become dearer. Whatever can make a node cheaper has to bring it up again.
+Nodes are searched one after another, in slices, and what was found is kept with the row. Few nodes have changed when
+the next preemptor of the same kind is served. What was found long ago is looked at again before it is used, so it may
+have become dearer. Whatever can make a node cheaper has to bring it up again.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -40,12 +40,12 @@ class Candidate:
 
 
 class CandidateFinder:
-    """Openings for claimants of one kind, cheapest first."""
+    """Find candidates for preemptors of one kind, cheapest first."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        # What the claimant asks of every node. It refers to the claimant, so it is dropped after the search.
-        self.question: VictimRules | None = None
+        # Which pods may be victims. The rules refer to the preemptor, so they are dropped after the search.
+        self.rules: VictimRules | None = None
         self._columns = session.cache.cluster.columns
         self._effort = session.effort
         self._heap: list[tuple[Cost, int]] = []
@@ -53,7 +53,8 @@ class CandidateFinder:
         self._costs: dict[int, Cost] = {}
         # How far the changes of rooms and the confirmed bindings have been followed; None to search all nodes.
         self._seen: tuple[int, int] | None = None
-        self._grounds: Hashable = None
+        # The plugins and the version of evictability that the last search went by; others make all costs void.
+        self._searched_by: Hashable = None
         # Budgets that are short on some of the rows: what they allowed then, and the rows.
         self._short: dict[str, tuple[int, set[int]]] = {}
         # What was found out while nothing changed: of kinds of pods, whether they may leave, and of nodes with so many
@@ -63,10 +64,10 @@ class CandidateFinder:
         self._numbers: dict[Hashable, tuple[int, ...] | None] = {}
 
     @property
-    def _asked(self) -> VictimRules:
-        if self.question is None:
-            raise RuntimeError("nothing is asked of the nodes")
-        return self.question
+    def _required_rules(self) -> VictimRules:
+        if self.rules is None:
+            raise RuntimeError("a search needs the rules of its preemptor")
+        return self.rules
 
     def refresh(self, preemptor: Task) -> Steps[None]:
         """Search the nodes that have changed, all of them at first, in steps."""
@@ -75,9 +76,9 @@ class CandidateFinder:
         # None of either where that is too long ago.
         news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
         changed = [rows.tolist() for rows in news if rows is not None]
-        grounds = (session.rules, session.cache.versions.upset)
+        searched_by = (session.rules, session.cache.versions.upset)
         usable = session.feasibility.usable(preemptor)
-        if len(changed) < 2 or grounds != self._grounds:
+        if len(changed) < 2 or searched_by != self._searched_by:
             self._heap.clear()
             self._costs.clear()
             self._short.clear()
@@ -85,7 +86,7 @@ class CandidateFinder:
         else:
             rows = sorted(row for row in {*changed[0], *changed[1], *self._relieved()} if usable[row])
         # A search that is given up has to begin again.
-        self._seen, self._grounds, seen = None, grounds, (columns.changes, confirmed.count)
+        self._seen, self._searched_by, seen = None, searched_by, (columns.changes, confirmed.count)
         for row in rows:
             found = yield from self._look(preemptor, row)
             if found is not None:
@@ -103,7 +104,7 @@ class CandidateFinder:
     def _relieved(self) -> Iterator[int]:
         """Rows on which a budget was short that allows more by now."""
         for uid, (allowed, rows) in list(self._short.items()):
-            if self._asked.budgets.allowed(uid) > allowed:
+            if self._required_rules.budgets.allowed(uid) > allowed:
                 del self._short[uid]
                 yield from rows
 
@@ -113,8 +114,8 @@ class CandidateFinder:
         usable = self._session.feasibility.usable(preemptor)
         allowed = self._session.feasibility.allowed(preemptor)
         aside: list[tuple[Cost, int]] = []
-        opening: Candidate | None = None
-        while self._heap and opening is None:
+        cheapest: Candidate | None = None
+        while self._heap and cheapest is None:
             place = heappop(self._heap)
             cost, row = place
             if self._costs.get(row) != cost:
@@ -134,11 +135,11 @@ class CandidateFinder:
                 self._put(row, found.cost)
                 continue
             aside.append((found.cost, row))
-            opening = Candidate(row, node.name, found)
+            cheapest = Candidate(row, node.name, found)
         for cost, row in aside:
             self._costs.pop(row, None)
             self._put(row, cost)
-        return opening
+        return cheapest
 
     def _look(self, preemptor: Task, row: int) -> Steps[VictimSet | None]:
         """Return the victims on this node; None if the preemptor cannot have it at all."""
@@ -157,7 +158,7 @@ class CandidateFinder:
         candidates: list[tuple[Hashable, Task]] = []
         forced: list[Task] = []
         hits: dict[str, int] = {}
-        budgets = self._asked.budgets
+        budgets = self._required_rules.budgets
         for entry in cache.cluster.pods.at_node(node.name):
             task = cache.jobs.tasks.get(entry.pod.uid)
             like = self._like(task) if task is not None else None
@@ -185,7 +186,7 @@ class CandidateFinder:
         for uid in budgets:
             known = self._short.get(uid)
             if known is None:
-                known = self._short[uid] = (self._asked.budgets.allowed(uid), set())
+                known = self._short[uid] = (self._required_rules.budgets.allowed(uid), set())
             known[1].add(row)
 
     def _forget_old(self) -> None:
@@ -197,12 +198,12 @@ class CandidateFinder:
 
     def _like(self, task: Task) -> Hashable | None:
         """Return the kind of a pod that may be evicted; None if it may not."""
-        if not self._asked.evictable(task):
+        if not self._required_rules.evictable(task):
             return None
-        like = self._asked.like(task)
+        like = self._required_rules.like(task)
         may = self._may.get(like)
         if may is None:
-            may = self._may[like] = self._asked.alone(task)
+            may = self._may[like] = self._required_rules.alone(task)
         return like if may else None
 
     def _search(
@@ -212,7 +213,7 @@ class CandidateFinder:
         members = [tasks for _unused, tasks in found]
         kind = (tuple(needed.items()), tuple((like, len(tasks)) for like, tasks in found))
         if forced or kind not in self._numbers:
-            search = VictimSearch(self._asked, members, needed, forced, self._effort)
+            search = VictimSearch(self._required_rules, members, needed, forced, self._effort)
             best = yield from self._undisturbed(search)
             if not forced:
                 self._numbers[kind] = search.numbers if best else None
@@ -221,7 +222,7 @@ class CandidateFinder:
         if numbers is None:
             return None
         chosen = [task for tasks, number in zip(members, numbers, strict=False) for task in tasks[:number]]
-        return priced(chosen, self._asked)
+        return priced(chosen, self._required_rules)
 
     def _undisturbed(self, search: VictimSearch) -> Steps[VictimSet | None]:
         """Search a node while what is known of it stays as it is."""

@@ -32,7 +32,7 @@ class DomainVictims(NamedTuple):
     found: Selection
 
 
-def cheapest_domain(session: Session, trial: Trial, question: VictimRules) -> Steps[DomainVictims | None]:
+def cheapest_domain(session: Session, trial: Trial, rules: VictimRules) -> Steps[DomainVictims | None]:
     """Return the victims of the cheapest domain of the best level that can be cleared; None where there is none.
 
     Nothing may change between two steps.
@@ -40,7 +40,7 @@ def cheapest_domain(session: Session, trial: Trial, question: VictimRules) -> St
     columns = session.cache.cluster.columns
     first = trial.wanted.parts[0][0]
     room = columns.all_to_be_left(first.priority)
-    units = yield from _units(session, trial, question)
+    units = yield from _units(session, trial, rules)
     for domains in trial.levels():
         best: DomainVictims | None = None
         most: tuple[int, int] | None = None
@@ -51,7 +51,7 @@ def cheapest_domain(session: Session, trial: Trial, question: VictimRules) -> St
             if cleared is None:
                 continue
             victims = list({task.uid: task for unit in cleared.units for task in unit.members}.values())
-            price = priced(victims, question)
+            price = priced(victims, rules)
             if price is not None and (best is None or price.cost < best.cost):
                 best = DomainVictims(price.cost, price.victims, cleared.found)
                 # A domain that is dearer by the first of its victims need not be looked at any further.
@@ -61,7 +61,7 @@ def cheapest_domain(session: Session, trial: Trial, question: VictimRules) -> St
     return None
 
 
-def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[Units[Task]]:
+def _units(session: Session, trial: Trial, rules: VictimRules) -> Steps[Units[Task]]:
     """Return what may leave the rows of the trial: single pods, and whole gangs that cannot lose one more."""
     cache, columns = session.cache, session.cache.cluster.columns
     may: dict[Hashable, bool] = {}
@@ -70,11 +70,11 @@ def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[Units
     found: Units[Task] = Units()
 
     def allowed(task: Task) -> bool:
-        if not question.evictable(task):
+        if not rules.evictable(task):
             return False
-        like = question.like(task)
+        like = rules.like(task)
         if like not in may:
-            may[like] = question.alone(task)
+            may[like] = rules.alone(task)
         return may[like]
 
     for row in np.flatnonzero(trial.rows).tolist():
@@ -88,21 +88,21 @@ def _units(session: Session, trial: Trial, question: VictimRules) -> Steps[Units
                 continue
             job = None if task.is_archived else task.job
             if job is None or not job.ready >= job.min_member > 1:
-                found.add(_unit(session, question, (task,)))
+                found.add(_unit(session, rules, (task,)))
                 continue
             left = spare.get(job.key, job.ready - job.min_member)
             spare[job.key] = left - 1
             if left > 0:
-                found.add(_unit(session, question, (task,)))
+                found.add(_unit(session, rules, (task,)))
             elif left == 0:
                 members = tuple(member for member in job.tasks.values() if member.status in PLACED)
                 if all(allowed(member) for member in members):
-                    found.add(_unit(session, question, members))
+                    found.add(_unit(session, rules, members))
     return found
 
 
-def _unit(session: Session, question: VictimRules, members: tuple[Task, ...]) -> Unit[Task]:
-    budgets = question.budgets
+def _unit(session: Session, rules: VictimRules, members: tuple[Task, ...]) -> Unit[Task]:
+    budgets = rules.budgets
     beyond = any(budgets.allowed(uid) <= 0 for task in members for uid in budgets.of(task))
     frees: dict[int, Int64s] = {}
     for row, amounts in _freed(session, members):

@@ -29,7 +29,7 @@ from placement.policy.preemption.reprieve import Reprieve
 from placement.policy.preemption.victims import VictimRules
 from placement.policy.queues.queue import QueueInfo
 
-# Kinds of claimants whose openings are kept between runs: each takes some hundred bytes for every node.
+# Kinds of preemptors whose candidates are kept between runs: each takes some hundred bytes for every node.
 _KEPT: Final = 16
 
 
@@ -37,15 +37,15 @@ _KEPT: Final = 16
 class PreemptionPolicy:
     """On what terms room is taken."""
 
-    # Claimants with equal keys have the same openings.
+    # Preemptors with equal keys have the same candidates.
     key: Callable[[Task], Hashable]
-    question: Callable[[Task, DisruptionBudgets], VictimRules]
-    # Who shares the claimant's queue and might have to leave because that has all it may have.
+    rules: Callable[[Task, DisruptionBudgets], VictimRules]
+    # Pods that share the preemptor's queue and may have to leave because the queue has all it may have.
     mates: Callable[[Task], Iterable[Task]]
     # Whether there can be any victim at all: it saves looking for them on every node.
     possible: Callable[[Task], bool]
     reason: str
-    # Under which name openings are kept for the next run; empty where shares decide, which move all the time.
+    # Under which name candidates are kept for the next run; empty where shares decide, which move all the time.
     kept_as: str = ""
 
 
@@ -56,7 +56,7 @@ class Evaluator:
         self._session = session
         self._taking = taking
         self._finders: dict[Hashable, CandidateFinder] = {}
-        self._asked: list[CandidateFinder] = []
+        self._used: list[CandidateFinder] = []
         self._mates: dict[Hashable, QueueVictims] = {}
         self._budgets = budgets
 
@@ -65,10 +65,10 @@ class Evaluator:
         try:
             return (yield from self._room_for(job))
         finally:
-            # The claimant may go, and a kept seeker must not keep it in memory.
-            for finder in self._asked:
-                finder.question = None
-            self._asked.clear()
+            # The preemptor may go, and a kept finder must not keep it in memory.
+            for finder in self._used:
+                finder.rules = None
+            self._used.clear()
 
     def _room_for(self, job: Job) -> Steps[bool]:
         session, tree = self._session, self._session.cache.tree
@@ -134,8 +134,8 @@ class Evaluator:
         if trial is None:
             return None
         spoken_for = session.cache.tree.claimed_totals()
-        question = self._taking.question(tasks[0], self._budgets)
-        found = yield from cheapest_domain(session, trial, question)
+        rules = self._taking.rules(tasks[0], self._budgets)
+        found = yield from cheapest_domain(session, trial, rules)
         if found is None or not found.victims:
             return None
         for victim in found.victims:
@@ -147,7 +147,7 @@ class Evaluator:
 
     def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Steps[None]:
         """Search the nodes, and the queue if it has too little left for the job."""
-        yield from self._seeker(first).refresh(first)
+        yield from self._finder(first).refresh(first)
         tasks = job.next_tasks(self._session.rules.needed(job))
         for task in tasks:
             job.wait(task)
@@ -168,8 +168,8 @@ class Evaluator:
             and cache.tree.by_name.get(job.queue) is queue
         )
 
-    def _seeker(self, preemptor: Task) -> CandidateFinder:
-        # What room is promised to lesser ones is open to the claimant, and so are other nodes than to these.
+    def _finder(self, preemptor: Task) -> CandidateFinder:
+        # What room is promised to lesser ones is open to the preemptor, and so are other nodes than to these.
         ignored = self._session.cache.cluster.columns.lower_rank(preemptor.priority)
         kept, finders = self._taking.kept_as, self._session.finders
         key = (kept, preemptor.pod.spec, preemptor.pod.request, ignored, self._taking.key(preemptor))
@@ -177,36 +177,36 @@ class Evaluator:
         if finder is None:
             finder = CandidateFinder(self._session)
         if kept:
-            # The last one asked is the last to be forgotten.
+            # The finder that was used last is the last to be forgotten.
             finders.pop(key, None)
             finders[key] = finder
             if len(finders) > _KEPT:
                 del finders[next(iter(finders))]
         else:
             self._finders[key] = finder
-        finder.question = self._taking.question(preemptor, self._budgets)
-        self._asked.append(finder)
+        finder.rules = self._taking.rules(preemptor, self._budgets)
+        self._used.append(finder)
         return finder
 
     def _mates_of(self, preemptor: Task) -> QueueVictims:
         key = self._taking.key(preemptor)
-        question = self._taking.question(preemptor, self._budgets)
+        rules = self._taking.rules(preemptor, self._budgets)
         mates = self._mates.get(key)
         if mates is None:
             mates = self._mates[key] = QueueVictims(
-                self._session.cache, question, self._taking.mates(preemptor), self._session.effort
+                self._session.cache, rules, self._taking.mates(preemptor), self._session.effort
             )
-        mates.question = question
+        mates.rules = rules
         return mates
 
     def _one(self, task: Task, queue: QueueInfo, statement: Statement, evicted: list[Task], tasks: int) -> Steps[bool]:
         """Find a node and victims for one of so many tasks: on that node, and in a queue that has all it may."""
         node, victims = self._session.host_selector.best(task), list[Task]()
         if not node:
-            opening = yield from self._seeker(task).best(task)
-            if opening is None:
+            candidate = yield from self._finder(task).best(task)
+            if candidate is None:
                 return False
-            node, victims = opening.node, [*opening.found.victims]
+            node, victims = candidate.node, [*candidate.found.victims]
         for victim in victims:
             statement.evict(victim)
         # Promises are nothing to the rules: where those matter, the next is to find this one there.

@@ -23,10 +23,10 @@ _KINDS: Final = 64
 
 
 class QueueVictims:
-    """Pods of one queue that claimants of one kind may drive out, by kind."""
+    """Pods of one queue that preemptors of one kind may drive out, by kind."""
 
-    def __init__(self, cache: JobCache, question: VictimRules, tasks: Iterable[Task], effort: SliceBudget) -> None:
-        self.question = question
+    def __init__(self, cache: JobCache, rules: VictimRules, tasks: Iterable[Task], effort: SliceBudget) -> None:
+        self.rules = rules
         self._cache = cache
         self._tasks = tasks
         self._effort = effort
@@ -37,7 +37,7 @@ class QueueVictims:
         found: dict[Hashable, list[Task]] = {}
         for task in self._tasks:
             if self._may_leave(task):
-                kind = (self.question.like(task), self.question.budgets.of(task))
+                kind = (self.rules.like(task), self.rules.budgets.of(task))
                 found.setdefault(kind, []).append(task)
             self._effort.spend(_SORTED)
             if self._effort.is_due():
@@ -57,7 +57,7 @@ class QueueVictims:
                 kinds.append(kind)
             if len(kinds) == _KINDS:
                 break
-        return (yield from VictimSearch(self.question, kinds, needed, (), self._effort, searches).run())
+        return (yield from VictimSearch(self.rules, kinds, needed, (), self._effort, searches).run())
 
     def _first(self, tasks: Iterable[Task], number: int) -> Steps[list[Task]]:
         """So many of them that may leave; most of a kind may have gone by now, or be about to."""
@@ -74,4 +74,4 @@ class QueueVictims:
 
     def _may_leave(self, task: Task) -> bool:
         there = self._cache.jobs.tasks.get(task.uid) is task
-        return there and self.question.evictable(task) and self.question.alone(task)
+        return there and self.rules.evictable(task) and self.rules.alone(task)

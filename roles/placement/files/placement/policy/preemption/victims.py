@@ -61,7 +61,7 @@ class VictimSearch:
 
     def __init__(
         self,
-        question: VictimRules,
+        rules: VictimRules,
         classes: Sequence[Sequence[Task]],
         needed: Totals,
         forced: Sequence[Task],
@@ -69,7 +69,7 @@ class VictimSearch:
         searches: int = 1,
     ) -> None:
         self._effort = effort
-        self._question = question
+        self._rules = rules
         self._needed = needed
         self._classes = classes
         self._forced = forced
@@ -126,7 +126,7 @@ class VictimSearch:
         self._effort.spend(1 + len(chosen))
         if self._lasts_too_long():
             return []
-        found = priced(chosen, self._question)
+        found = priced(chosen, self._rules)
         if found is not None:
             # The rest of gangs.
             self._effort.spend(len(found.victims) - len(chosen))
@@ -159,20 +159,20 @@ class VictimSearch:
         return (*cost[:3], cost[3] + pods) >= self._best.cost
 
 
-def priced(chosen: Sequence[Task], question: VictimRules) -> VictimSet | None:
+def priced(chosen: Sequence[Task], rules: VictimRules) -> VictimSet | None:
     """Return the set with the rest of the gangs it breaks, and its cost; None if that may not leave."""
-    closed = closure(chosen, question)
-    if closed is None or (closed[0] and not question.together(closed[0])):
+    closed = closure(chosen, rules)
+    if closed is None or (closed[0] and not rules.together(closed[0])):
         return None
     victims, broken = closed
-    violations = question.budgets.violations(victims)
+    violations = rules.budgets.violations(victims)
     if violations is None:
         return None
     highest = max((task.priority for task in victims), default=NOBODY.cost[1])
     return VictimSet((violations, highest, broken, len(victims)), tuple(victims))
 
 
-def closure(chosen: Sequence[Task], question: VictimRules) -> tuple[list[Task], int] | None:
+def closure(chosen: Sequence[Task], rules: VictimRules) -> tuple[list[Task], int] | None:
     """Return the chosen tasks, the rest of each gang that would fall below its minimum, and how many gangs that are."""
     by_job: dict[GroupKey, list[Task]] = {}
     jobs: dict[GroupKey, Job] = {}
@@ -190,7 +190,7 @@ def closure(chosen: Sequence[Task], question: VictimRules) -> tuple[list[Task], 
         if job.min_member > 1 and job.ready >= job.min_member > job.ready - len(tasks):
             broken += 1
             tasks = [task for task in job.tasks.values() if task.status in PLACED]
-            if not all(question.evictable(task) and question.alone(task) for task in tasks):
+            if not all(rules.evictable(task) and rules.alone(task) for task in tasks):
                 return None
         victims += tasks
     return victims, broken

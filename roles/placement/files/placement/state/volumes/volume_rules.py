@@ -40,24 +40,25 @@ _ZONES: Final = {
 # Between the zones of a volume that is in several.
 _ZONE_DELIMITER: Final = "__"
 
-Answer = tuple[str, Bools]
+# A rule in words, and the rows that it allows.
+AllowedRows = tuple[str, Bools]
 
 
 class VolumeRules:
-    """Answers over one cluster."""
+    """Say on which nodes a pod can have its volumes."""
 
     def __init__(self, columns: NodeColumns, masks: MaskTable, objects: ObjectTable, claims: ClaimTable) -> None:
         self._columns = columns
         self._masks = masks
         self._objects = objects
         self._claims = claims
-        self._premade = StaticVolumes(columns, masks, objects, claims)
+        self._static = StaticVolumes(columns, masks, objects, claims)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
         """Note that an object is new, other, or gone."""
         volumes = [item if isinstance(item, PersistentVolume) else None for item in (old, new)]
         if any(volumes):
-            self._premade.changed(*volumes)
+            self._static.changed(*volumes)
 
     def waiting(self, pod: Pod) -> list[PersistentVolumeClaim]:
         """Claims of the pod that get their volumes when a node is chosen, and have none yet, as far as is known."""
@@ -80,9 +81,9 @@ class VolumeRules:
         together: Bools = np.logical_and.reduce([allowed for _unused, allowed in answers])
         return together
 
-    def answers(self, pod: Pod) -> list[Answer]:
+    def answers(self, pod: Pod) -> list[AllowedRows]:
         """Each rule with the rows it allows."""
-        found: list[Answer] = []
+        found: list[AllowedRows] = []
         for name in pod.volume_claims:
             claim = self._objects.find(PersistentVolumeClaim, name, pod.namespace)
             why = "which does not exist" if claim is None else self._unusable(pod, claim)
@@ -117,14 +118,14 @@ class VolumeRules:
         unbound = not claim.volume and (made_by is None or not made_by.waits)
         return "which is not bound" if unbound or claim.binding else ""
 
-    def _bound(self, claim: PersistentVolumeClaim, *, zoned: bool) -> list[Answer]:
+    def _bound(self, claim: PersistentVolumeClaim, *, zoned: bool) -> list[AllowedRows]:
         volume = self._objects.find(PersistentVolume, claim.volume)
         if volume is None:
             return [(f"volume {claim.volume} of its claim {claim.name}, which does not exist", self._nowhere())]
         zones = self._zones(volume) if zoned else []
         return [*self._reached("node affinity of volume " + volume.name, volume.node_terms), *zones]
 
-    def _zones(self, volume: PersistentVolume) -> list[Answer]:
+    def _zones(self, volume: PersistentVolume) -> list[AllowedRows]:
         """Nodes where a volume is by its labels; nodes that do not say where they are count as anywhere."""
         there = np.ones(self._columns.capacity, np.bool_)
         asked = False
@@ -141,18 +142,18 @@ class VolumeRules:
         anywhere = np.logical_and.reduce([self._columns.label_column(key).of_row < 0 for key in _ZONES])
         return [("zone of volume " + volume.name, there | anywhere)]
 
-    def _unbound(self, claim: PersistentVolumeClaim) -> list[Answer]:
+    def _unbound(self, claim: PersistentVolumeClaim) -> list[AllowedRows]:
         making = self._making(claim)
         node = self._claims.node_for(claim)
         if node:
             return [self._being_made(claim, node), *making]
-        premade = self._premade.reached(claim)
-        if not premade.any():
+        static = self._static.reached(claim)
+        if not static.any():
             return making
-        allowed: Bools = premade | np.logical_and.reduce([allowed for _unused, allowed in making])
+        allowed: Bools = static | np.logical_and.reduce([allowed for _unused, allowed in making])
         return [(f"its claim {claim.name}, for which there is no volume", allowed)]
 
-    def _making(self, claim: PersistentVolumeClaim) -> list[Answer]:
+    def _making(self, claim: PersistentVolumeClaim) -> list[AllowedRows]:
         """Where a volume can be made."""
         made_by = self._made_by(claim)
         if made_by is None or made_by.provisioner in _NO_PROVISIONER:
@@ -163,7 +164,7 @@ class VolumeRules:
     def _made_by(self, claim: PersistentVolumeClaim) -> StorageClass | None:
         return self._objects.find(StorageClass, claim.storage_class)
 
-    def _being_made(self, claim: PersistentVolumeClaim, node: str) -> Answer:
+    def _being_made(self, claim: PersistentVolumeClaim, node: str) -> AllowedRows:
         """Return the one node for which a volume has been asked: its provisioner may be at it."""
         allowed = self._nowhere()
         row = self._columns.rows.get(node)
@@ -171,18 +172,18 @@ class VolumeRules:
             allowed[row] = True
         return f"its claim {claim.name}, whose volume is being made for node {node}", allowed
 
-    def _together(self, pod: Pod, apart: list[Answer]) -> list[Answer]:
+    def _together(self, pod: Pod, apart: list[AllowedRows]) -> list[AllowedRows]:
         """Nodes with volumes for all of the claims that would like to have the same, and have been asked `apart`."""
         rivals: dict[Hashable, list[PersistentVolumeClaim]] = {}
         for claim in self._known(pod):
-            if not (claim.volume or self._claims.node_for(claim)) and self._premade.competes(claim):
+            if not (claim.volume or self._claims.node_for(claim)) and self._static.competes(claim):
                 rivals.setdefault((claim.storage_class, claim.attributes_class, claim.block), []).append(claim)
         open_to_each = np.logical_and.reduce([self._masks.present(), *(allowed for _unused, allowed in apart)])
-        return [self._shared(claims, open_to_each) for claims in rivals.values() if len(claims) > 1]
+        return [self._enough_for_all(claims, open_to_each) for claims in rivals.values() if len(claims) > 1]
 
-    def _shared(self, claims: list[PersistentVolumeClaim], rows: Bools) -> Answer:
-        """Which of these rows have volumes for all of these claims, told by numbers wherever they can tell."""
-        counts = [self._premade.count(claim) for claim in sorted(claims, key=_claim_size)]
+    def _enough_for_all(self, claims: list[PersistentVolumeClaim], rows: Bools) -> AllowedRows:
+        """Return which of these rows have volumes for all of these claims, by counts of volumes where these decide."""
+        counts = [self._static.count(claim) for claim in sorted(claims, key=_claim_size)]
         alike = len({(claim.modes, claim.selector) for claim in claims}) == 1
         # The smallest claim takes first, and the smallest that will do. Where a volume for a claim would do for all
         # smaller ones, it is enough that none finds fewer than it and the larger ones need; otherwise it is surely
@@ -208,7 +209,7 @@ class VolumeRules:
         for claim in sorted(claims, key=_claim_size):
             volume = None
             if node is not None and not self._claims.node_for(claim):
-                volume = self._premade.best(claim, node, found.values())
+                volume = self._static.best(claim, node, found.values())
             found[claim.uid] = volume.name if volume is not None else ""
         return tuple(found.items())
 
@@ -243,7 +244,7 @@ class VolumeRules:
     def _nowhere(self) -> Bools:
         return np.zeros(self._columns.capacity, np.bool_)
 
-    def _attachable(self, pod: Pod) -> list[Answer]:
+    def _attachable(self, pod: Pod) -> list[AllowedRows]:
         """Nodes that can attach the volumes: a driver has a limit, and a volume counts once however many use it."""
         attachments = (self._claims.attachment(claim) for claim in self._known(pod))
         allowed = self._claims.attachable(item for item in attachments if item is not None)

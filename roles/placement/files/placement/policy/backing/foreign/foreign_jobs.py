@@ -165,10 +165,10 @@ def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterato
     """Describe leases of nodes, `since` seconds after the read that they are from; the next events first."""
     known = [(_order(lease), node, lease) for node, there in leases.items() for lease in there]
     for _unused, node, lease in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
-        yield f"on node {node} {said(lease.job, left=lease.left, begins=lease.begins, since=since)}"
+        yield f"on node {node} {describe_job(lease.job, left=lease.left, begins=lease.begins, since=since)}"
 
 
-def said(job: str, *, left: float | None, begins: float | None, since: float) -> str:
+def describe_job(job: str, *, left: float | None, begins: float | None, since: float) -> str:
     """Describe one job in one sentence."""
     if begins is not None:
         return f"job {job} is expected to start in {_shown(begins - since)}"

@@ -22,7 +22,7 @@ class Drf(Plugin):
         return dominant_share(job.allocated, total)
 
     def may_preempt(self, preemptor: Task, victims: Sequence[Task], total: Mapping[str, int]) -> bool:
-        """From a job of equal priority, as long as it is left with no less than the claimant's job then has."""
+        """From a job of equal priority, as long as it is left with no less than the preemptor's job then has."""
         job = victims[0].job
         if preemptor.job is job or job.priority != preemptor.job.priority:
             return False
