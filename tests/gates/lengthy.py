@@ -34,6 +34,11 @@ RANDOM_PARTS = {
     "soak-placement-policy": ["tests/placement/policy"],
     "soak-placement": ["tests/placement", "--ignore=tests/placement/policy"],
 }
+# Churn of the placement daemon under faults: together three hours on 5,000 nodes, and first the same on a few.
+CHURN_PARTS = {
+    "soak-placement-churn-short": (0, ("--nodes", "200", "--seconds", "240")),
+    **{f"soak-placement-churn-{number}": (number, ("--seconds", "3600")) for number in (1, 2, 3)},
+}
 Tests = Callable[[Context], None]
 
 
@@ -41,6 +46,10 @@ def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     """Return all parts of `make soak`."""
     parts = [_part("soak-payloads", soak_payloads)]
     parts += [_part(name, _random(arguments)) for name, arguments in RANDOM_PARTS.items()]
+    parts += [
+        _part(name, _churn(number, options), on_bed=True, also="churn")
+        for name, (number, options) in CHURN_PARTS.items()
+    ]
     for scope in scopes:
         if scope.soak:
             # All of its tests: in many files each test takes the next step on the same bed.
@@ -91,6 +100,24 @@ def _random(arguments: list[str]) -> Tests:
         context.run([*argv, "--hypothesis-show-statistics", *arguments], env=context.timings())
 
     return run
+
+
+def _churn(number: int, options: tuple[str, ...]) -> Tests:
+    """Return what runs one part of the churn, by a seed of its own that the run's seed gives."""
+
+    def run(context: Context) -> None:
+        seed = str((context.seed or 0) + number)
+        context.run([sys.executable, "-m", "placement_churn", "--seed", seed, *options])
+        context.say("\n".join(f"SHOW {line}" for line in _last(context, "nodes, ")))
+
+    return run
+
+
+def _last(context: Context, mark: str) -> list[str]:
+    """Return the lines of the log from the last one with these words on."""
+    lines = context.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    begin = max((number for number, line in enumerate(lines) if mark in line), default=0)
+    return lines[begin:]
 
 
 def _on_bed(scope: Scope, marks: str, *options: str) -> Tests:

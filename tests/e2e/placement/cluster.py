@@ -45,7 +45,7 @@ class Cluster:
         self._audit = audit_log(bed.bed)
         self.kubeconfig = folder / "kubeconfig"
 
-    def prepare(self) -> None:
+    def prepare(self, nodes: int = NODES) -> None:
         """CRDs, rights and flow level as the role makes them, an identity, and nodes on which pods seem to run."""
         crds = (ROLE / "files/crds/crds.yml").read_text(encoding="utf-8")
         # An empty CRD of the dialects that we do not ship, so that they are served.
@@ -56,7 +56,7 @@ class Cluster:
         self.grant()
         self._sign()
         if not self.api.items("/api/v1/nodes?labelSelector=converged.hpc/load&limit=1"):
-            command_line("load", self.bed.bed.name, "--nodes", str(NODES), "--kind", "kwok", timeout=300)
+            command_line("load", self.bed.bed.name, "--nodes", str(nodes), "--kind", "kwok", timeout=600)
 
     def grant(self) -> None:
         """The rights and the flow level."""

@@ -20,7 +20,7 @@ import pytest
 from bench import _figures
 from gates.file_sets import Scope
 from gates.gate import Context, GateFailure
-from gates.lengthy import DRAWING_TESTS, RANDOM_PARTS, bench_parts, soak_parts
+from gates.lengthy import CHURN_PARTS, DRAWING_TESTS, RANDOM_PARTS, bench_parts, soak_parts
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 SCRIPTS = sorted(path for path in (REPOSITORY / "tests/bench").glob("*.py") if not path.name.startswith("_"))
@@ -62,7 +62,8 @@ def test_soak_has_a_part_for_every_kind_of_long_test() -> None:
 
     names = [part.name for part in soak_parts((SCOPE, quiet))]
 
-    assert names == ["soak-payloads", *RANDOM_PARTS, "soak-e2e-one", "soak-e2e-one-1", "soak-e2e-one-2"]
+    scopes = ["soak-e2e-one", "soak-e2e-one-1", "soak-e2e-one-2"]
+    assert names == ["soak-payloads", *RANDOM_PARTS, *CHURN_PARTS, *scopes]
 
 
 def test_a_part_runs_all_tests_of_its_scope_but_those_that_are_repeated(context: Context) -> None:
@@ -153,6 +154,20 @@ def test_a_part_that_fails_says_how_to_repeat_it(context: Context) -> None:
     write(context, f"tests/payloads/{DRAWING_TESTS[0]}.py", "raise SystemExit(3)\n")
     with pytest.raises(GateFailure, match="; CONVERGED_SEED=7 make soak GATE=soak-payloads repeats it"):
         soak_parts(())[0].action(context)
+
+
+def test_churn_is_three_hours_by_three_seeds_that_the_run_gives(context: Context) -> None:
+    write(context, "placement_churn.py", "import sys\nprint('began', *sys.argv[1:])\nprint('9 nodes, all is well')\n")
+    context.environ["PYTHONPATH"] = str(context.checkout)
+    parts = {part.name: part for part in soak_parts(()) if part.also == "churn"}
+
+    for part in parts.values():
+        part.action(context)
+
+    said = context.log.read_text(encoding="utf-8")
+    began = re.findall(r"^began --seed (\d+) (?:--nodes (\d+) )?--seconds (\d+)$", said, re.MULTILINE)
+    assert began == [("7", "200", "240"), ("8", "", "3600"), ("9", "", "3600"), ("10", "", "3600")]
+    assert said.count("SHOW 9 nodes, all is well") == len(parts) == len(CHURN_PARTS)
 
 
 def test_a_script_of_figures_shows_them_and_adds_them_to_those_of_the_run(context: Context, tmp_path: Path) -> None:

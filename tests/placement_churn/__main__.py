@@ -1,0 +1,10 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Entry point of `python -m placement_churn`."""
+
+import sys
+
+from placement_churn.cli import main
+
+sys.exit(main())

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which faults come when: drawn by a seed, so that the same seed gives the same faults at the same moments.
+
+A run is divided into rounds. In a storm pods come and go under faults; in the rest after it nothing happens, so that
+the daemon can be asked whether it has put everything right.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+REST_SECONDS: Final = 120.0
+ROUND_SECONDS: Final = 360.0
+# From this number of rounds up, the daemons live on in the middle half of the run, so that their memory can be judged.
+CALM_ROUNDS: Final = 4
+_GAP: Final = (2.0, 12.0)
+_LASTS: Final = (4.0, 20.0)
+
+
+class Kind(Enum):
+    """What goes wrong."""
+
+    API = "API server restarted"
+    KILL = "leader killed"
+    FREEZE = "leader frozen"
+    NOT_READY = "nodes not ready"
+    CORDON = "nodes cordoned"
+    VANISH = "nodes deleted"
+    BUDGET = "evictions refused by a budget"
+    DENIED = "evictions refused by admission"
+
+
+DAEMON: Final = (Kind.API, Kind.KILL, Kind.FREEZE)
+SITE: Final = (Kind.NOT_READY, Kind.CORDON, Kind.VANISH, Kind.BUDGET, Kind.DENIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: when it begins in the storm, how long it lasts, and the seed by which it chooses nodes."""
+
+    at: float
+    kind: Kind
+    seconds: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A storm of so many seconds with its faults, by lane; the faults of one lane follow each other."""
+
+    storm: float
+    lanes: tuple[tuple[Fault, ...], ...]
+
+
+def plan(seed: int, seconds: float) -> list[Round]:
+    """Return the rounds of a run. Raise ValueError if there is no time for a storm and a rest."""
+    if seconds < 1.5 * REST_SECONDS:
+        raise ValueError(f"{seconds:g} s are too short: a storm and a rest take {1.5 * REST_SECONDS:g} s")
+    number = max(1, round(seconds / ROUND_SECONDS))
+    storm = seconds / number - REST_SECONDS
+    rng = random.Random(seed)
+    of_daemon, of_site, api = _deck(rng, DAEMON), _deck(rng, SITE), _deck(rng, (Kind.API,))
+    rounds = []
+    for index in range(number):
+        calm = number >= CALM_ROUNDS and number <= 4 * index + 2 < 3 * number
+        lanes = (_lane(rng, api if calm else of_daemon, storm), _lane(rng, of_site, storm))
+        rounds.append(Round(storm, lanes))
+    return rounds
+
+
+def _deck(rng: random.Random, kinds: tuple[Kind, ...]) -> Iterator[Kind]:
+    """Yield each kind once, then each again in another order, for ever."""
+    while True:
+        yield from rng.sample(kinds, len(kinds))
+
+
+def _lane(rng: random.Random, kinds: Iterator[Kind], storm: float) -> tuple[Fault, ...]:
+    found: list[Fault] = []
+    at = rng.uniform(*_GAP)
+    while True:
+        lasts = rng.uniform(*_LASTS)
+        if at + lasts > storm:
+            return tuple(found)
+        found.append(Fault(at, next(kinds), lasts, rng.randrange(1 << 32)))
+        at += lasts + rng.uniform(*_GAP)
