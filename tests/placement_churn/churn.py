@@ -9,7 +9,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from threading import Event, local
@@ -107,9 +107,10 @@ class Churn:
     def _storm(self, one: Round) -> None:
         self._checker.quiet_since = None
         end = time.monotonic() + one.storm
-        with self._faults(one):
+        with self._faults(one) as lanes:
             next_look = time.monotonic()
-            while (now := time.monotonic()) < end:
+            # A fault that took longer than it was drawn for moves those after it, and the end of the storm.
+            while (now := time.monotonic()) < end or not all(lane.done() for lane in lanes):
                 self._come_and_go(now)
                 if now >= next_look:
                     self._look()
@@ -117,7 +118,7 @@ class Churn:
                 time.sleep(max(0.0, 1.0 - (time.monotonic() - now)))
 
     @contextmanager
-    def _faults(self, one: Round) -> Iterator[None]:
+    def _faults(self, one: Round) -> Iterator[list[Future[None]]]:
         """Run the faults of each lane beside each other; what goes wrong with one of them ends the run."""
         begun, over = time.monotonic(), Event()
 
@@ -133,7 +134,7 @@ class Churn:
         with ThreadPoolExecutor(len(one.lanes)) as lanes:
             played = [lanes.submit(play, lane) for lane in one.lanes]
             try:
-                yield
+                yield played
             finally:
                 over.set()
         for lane in played:

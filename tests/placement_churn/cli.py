@@ -53,8 +53,10 @@ def main() -> int:
         site = Site(bed, Path(folder), given.nodes)
         site.clear()
         result = Churn(site, seed, given.rate, _LOOK_SECONDS).run(rounds)
+        print(
+            f"\n{len(site.names)} nodes, {given.seconds} s, seed {seed}, {load_average()}\n{told(result)}", flush=True
+        )
         site.clear()
-    print(f"\n{len(site.names)} nodes, {given.seconds} s, seed {seed}, {load_average()}\n{told(result)}")
     return verdict(result, rounds)
 
 

@@ -17,8 +17,12 @@ REST_SECONDS: Final = 120.0
 ROUND_SECONDS: Final = 360.0
 # From this number of rounds up, the daemons live on in the middle half of the run, so that their memory can be judged.
 CALM_ROUNDS: Final = 4
+# The first fault of a lane comes so soon; a leader is left time to work before it is disturbed again.
 _GAP: Final = (2.0, 12.0)
+_GAP_OF_LEADERS: Final = (20.0, 50.0)
 _LASTS: Final = (4.0, 20.0)
+# A leader may be frozen for longer than its Lease, and meets another when it goes on.
+_FROZEN: Final = (4.0, 45.0)
 
 
 class Kind(Enum):
@@ -67,7 +71,10 @@ def plan(seed: int, seconds: float) -> list[Round]:
     rounds = []
     for index in range(number):
         calm = number >= CALM_ROUNDS and number <= 4 * index + 2 < 3 * number
-        lanes = (_lane(rng, api if calm else of_daemon, storm), _lane(rng, of_site, storm))
+        lanes = (
+            _lane(rng, api if calm else of_daemon, storm, _GAP_OF_LEADERS),
+            _lane(rng, of_site, storm, _GAP),
+        )
         rounds.append(Round(storm, lanes))
     return rounds
 
@@ -78,12 +85,13 @@ def _deck(rng: random.Random, kinds: tuple[Kind, ...]) -> Iterator[Kind]:
         yield from rng.sample(kinds, len(kinds))
 
 
-def _lane(rng: random.Random, kinds: Iterator[Kind], storm: float) -> tuple[Fault, ...]:
+def _lane(rng: random.Random, kinds: Iterator[Kind], storm: float, gap: tuple[float, float]) -> tuple[Fault, ...]:
     found: list[Fault] = []
     at = rng.uniform(*_GAP)
-    while True:
-        lasts = rng.uniform(*_LASTS)
+    for kind in kinds:
+        lasts = rng.uniform(*(_FROZEN if kind is Kind.FREEZE else _LASTS))
         if at + lasts > storm:
-            return tuple(found)
-        found.append(Fault(at, next(kinds), lasts, rng.randrange(1 << 32)))
-        at += lasts + rng.uniform(*_GAP)
+            break
+        found.append(Fault(at, kind, lasts, rng.randrange(1 << 32)))
+        at += lasts + rng.uniform(*gap)
+    return tuple(found)
