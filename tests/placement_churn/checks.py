@@ -178,24 +178,36 @@ def placeable(
     nodes: Sequence[Node], pods: Sequence[Pod], gangs: Mapping[str, int], free: Mapping[str, Size]
 ) -> Iterator[Pod]:
     """Yield the pods that wait though there is room for each, and for what its gang lacks; members are of one size."""
-    left = dict(free)
     waiting = [pod for pod in pods if not pod.node and not pod.ended and not pod.leaving]
-    # What a preemptor has been promised is no room for others, and not looked at for the preemptor itself.
+    left = dict(free)
+    promised: dict[str, list[Pod]] = {}
     for pod in waiting:
         if pod.nominated in left:
-            left[pod.nominated] = left[pod.nominated] - pod.size
+            left[pod.nominated] -= pod.size
+            promised.setdefault(pod.gang or pod.uid, []).append(pod)
     bound = Counter(pod.gang for pod in pods if pod.gang and pod.node and not pod.ended and not pod.leaving)
     members = Counter(pod.gang for pod in waiting if pod.gang)
-    answers: dict[tuple[str, Size, int], bool] = {}
+    answers: dict[tuple[str, Size, int, str], bool] = {}
     for pod in waiting:
         lacking = max(1, gangs.get(pod.gang, 1) - bound[pod.gang]) if pod.gang else 1
-        if pod.nominated or (pod.gang and (pod.gang not in gangs or members[pod.gang] < lacking)):
+        if pod.gang and (pod.gang not in gangs or members[pod.gang] < lacking):
             continue
-        asked = (pod.pool, pod.size, lacking)
+        own = pod.gang or pod.uid
+        asked = (pod.pool, pod.size, lacking, own if own in promised else "")
         if asked not in answers:
-            answers[asked] = _fit(nodes, left, *asked)
+            answers[asked] = _fit(nodes, _with(left, promised.get(own, ())), pod.pool, pod.size, lacking)
         if answers[asked]:
             yield pod
+
+
+def _with(left: dict[str, Size], promised: Sequence[Pod]) -> Mapping[str, Size]:
+    """Return what is left for those to whom these nodes are promised: what is promised to others is no room."""
+    if not promised:
+        return left
+    own = dict(left)
+    for pod in promised:
+        own[pod.nominated] += pod.size
+    return own
 
 
 def _fit(nodes: Sequence[Node], free: Mapping[str, Size], pool: str, size: Size, number: int) -> bool:

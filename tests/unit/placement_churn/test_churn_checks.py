@@ -141,7 +141,12 @@ UNPLACEABLE = {
     "no node has so much": [pod("a", cpu=5)],
     "all are full": [pod("a"), pod("b", cpu=4, node="one"), pod("c", cpu=4, node="two")],
     "nothing of that pool": [pod("a", pool="other")],
-    "the room is promised": [pod("a", cpu=4), pod("p", cpu=4, nominated="one"), pod("b", node="two")],
+    "what it is promised is not free yet": [
+        pod("a", cpu=4),
+        pod("p", cpu=4, nominated="one"),
+        pod("victim", node="one", leaving=True),
+        pod("b", node="two"),
+    ],
     "the gang as a whole does not fit": gang(0, 3, cpu=3),
     "the gang has not come": gang(0, 2),
     "it ends": [pod("a", leaving=True)],
@@ -155,6 +160,23 @@ def test_a_pod_without_a_place_may_wait_for_ever(pods: list[Pod]) -> None:
 
     kinds(checker, 0, pods, {"gang": 3})
     assert kinds(checker, 9999, pods, {"gang": 3}) == []
+
+
+def test_what_a_preemptor_was_promised_is_room_for_itself_alone() -> None:
+    checker = quiet()
+    pods = [pod("a", cpu=4), pod("preemptor", cpu=4, nominated="one"), pod("b", node="two")]
+
+    assert kinds(checker, 0, pods) == []
+    assert kinds(checker, 61, pods) == [("forgotten pod", "preemptor")]
+
+
+def test_a_gang_of_preemptors_has_the_room_that_all_its_members_were_promised() -> None:
+    checker = quiet()
+    pods = [pod(f"gang-{node}", cpu=4, gang="gang", nominated=node) for node in ("one", "two")]
+
+    kinds(checker, 0, [*pods, pod("a", cpu=1)], {"gang": 2})
+    found = kinds(checker, 61, [*pods, pod("a", cpu=1)], {"gang": 2})
+    assert found == [("forgotten pod", "gang-one"), ("forgotten pod", "gang-two")]
 
 
 def test_a_gang_that_fits_and_waits_is_forgotten() -> None:
