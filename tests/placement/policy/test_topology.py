@@ -14,7 +14,7 @@ from placement.model.messages.action import Bind, GroupStatus, PodCondition
 from placement.model.rules.affinity import PodAffinityTerm
 from placement.model.rules.selector import Effect, NodeSelector, Taint
 from placement.model.rules.topology import TopologyRequest
-from placement.policy.backing.foreign_jobs import holders_of
+from placement.policy.backing.foreign.foreign_jobs import holders_of
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue
 from placement_kit.racks import RACK, Site
 from placement_kit.simulated import Simulated
