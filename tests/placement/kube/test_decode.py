@@ -511,7 +511,7 @@ def numa_node(name: str = "node-0", **resource: Any) -> Json:
 
 @pytest.mark.parametrize("field", ["allocatable", "available"])
 def test_an_absurd_amount_of_a_numa_node_is_cut_to_what_a_column_holds(field: str) -> None:
-    (zone,) = decode(NodeZones, {"metadata": meta(), "zones": [numa_node(**{field: "1e30"})]}).zones
+    (zone,) = decode(NodeZones, {"metadata": meta(), "zones": [numa_node(**{field: "1e30"})]}).numa_nodes
     assert dict(zone.has if field == "allocatable" else zone.free) == {"cpu": MAX_AMOUNT}
 
 
@@ -537,7 +537,7 @@ def test_numa_nodes_that_are_too_many_or_without_a_proper_name_are_refused(zones
 
 def test_a_node_with_the_most_numa_nodes_is_read() -> None:
     zones = [numa_node(f"node-{index}") for index in range(1024)]
-    assert len(decode(NodeZones, {"metadata": meta(), "zones": zones}).zones) == 1024
+    assert len(decode(NodeZones, {"metadata": meta(), "zones": zones}).numa_nodes) == 1024
 
 
 def test_a_node_is_read() -> None:
