@@ -8,6 +8,7 @@ from typing import Any
 
 from placement.graph.topology import Topology
 from placement.graph.tree.tree import Graph
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Deleted, Event, Relisted, Upserted
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
@@ -33,20 +34,22 @@ def summary(graph: Graph) -> dict[str, Any]:
             for level in ("cluster", "zone", "rack", "node")
             for use in graph.use(level)
         ],
+        "devices": {each.name: graph.devices.of(each.name) for each in order if each is not None},
         "fits": [graph.fits.counts(shape)[graph.order.rows].tolist() for shape in SHAPES],
     }
 
 
 def survivors(events: Iterable[Event]) -> list[Relisted]:
     """Return what a list shows after these events."""
-    there: dict[str, Node | Pod] = {}
+    there: dict[str, Node | Pod | DeviceSlice] = {}
     for event in events:
-        if isinstance(event, Upserted) and isinstance(event.item, Node | Pod):
+        if isinstance(event, Upserted) and isinstance(event.item, Node | Pod | DeviceSlice):
             there[event.item.uid] = event.item
         elif isinstance(event, Deleted):
             there.pop(event.uid, None)
     items = list(there.values())
-    return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), 99) for kind in (Node, Pod)]
+    kinds = (Node, Pod, DeviceSlice)
+    return [Relisted(kind, tuple(item for item in items if isinstance(item, kind)), 99) for kind in kinds]
 
 
 def fresh(lists: Iterable[Relisted]) -> Graph:
@@ -54,4 +57,4 @@ def fresh(lists: Iterable[Relisted]) -> Graph:
     cluster = Cluster()
     for relisted in lists:
         cluster.apply(relisted)
-    return Graph(cluster.columns, BY_LABELS)
+    return Graph(cluster.columns, BY_LABELS, devices=cluster.devices)

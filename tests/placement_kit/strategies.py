@@ -4,6 +4,7 @@
 """Random clusters for hypothesis: few names, labels and values, so that rules meet each other often."""
 
 from hypothesis import strategies as st
+from placement.model.device_slices import Device, DeviceSlice
 from placement.model.objects.node import Node
 from placement.model.objects.pod import HostPort, Phase, Pod, PodSpec
 from placement.model.rules.affinity import PodAffinityTerm, PodMatcher, TopologySpread
@@ -187,4 +188,23 @@ def clusters(draw: st.DrawFn, *, max_pods: int = 8) -> tuple[list[Node], list[Po
     return (
         [draw(nodes(name)) for name in names],
         [draw(pods(f"p{index}")) for index in range(draw(st.integers(0, max_pods)))],
+    )
+
+
+@st.composite
+def slices(draw: st.DrawFn, name: str, *, uid: str, version: int) -> DeviceSlice:
+    """A slice of one of few pools, whole or not, of one node or with devices of several."""
+    node = draw(st.sampled_from(("", *NODE_NAMES[:2])))
+    where = st.just("") if node else st.sampled_from(("", *NODE_NAMES[:2]))
+    devices = st.builds(Device, st.sampled_from("ab"), numa=st.integers(-1, 1), node=where)
+    return DeviceSlice(
+        uid=uid,
+        name=name,
+        version=version,
+        driver="gpu.example.com",
+        pool=draw(st.sampled_from("pq")),
+        generation=draw(st.integers(1, 2)),
+        of=draw(st.integers(1, 2)),
+        node=node,
+        devices=tuple(draw(st.lists(devices, max_size=2))),
     )

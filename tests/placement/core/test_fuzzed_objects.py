@@ -115,6 +115,20 @@ class Fuzz:
                 "zones": [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "2"}]}],
                 "topologyPolicies": ["Restricted"],
             },
+            "resourceslices": lambda: {
+                "spec": {
+                    "driver": "gpu.example.com",
+                    "pool": {"name": choice(("n0", "n1")), "generation": number, "resourceSliceCount": 1},
+                    "nodeName": "n0",
+                    "devices": [
+                        {
+                            "name": "gpu-0",
+                            "attributes": {"numa": {"int": 1}, "type": {"string": "gpu"}},
+                            "capacity": {"memory": {"value": "80Gi"}},
+                        }
+                    ],
+                }
+            },
             "priorityclasses": lambda: {"value": 7, "globalDefault": False},
             "poddisruptionbudgets": lambda: {
                 "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}},

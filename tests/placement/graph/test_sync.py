@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from placement.graph.topology import Topology
 from placement.graph.tree.audit import audit
 from placement.graph.tree.tree import Graph
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Deleted, Event, Upserted
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
@@ -17,26 +18,32 @@ from placement_kit import strategies
 from placement_kit.builders import amounts, node, pod
 from placement_kit.graph_truth import BY_LABELS, SHAPES, fresh, summary, survivors
 
+KINDS = {"node": Node, "pod": Pod, "slice": DeviceSlice}
+
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
-    """Nodes and pods that come, change and go, in any order."""
+    """Nodes, pods and slices of devices that come, change and go, in any order."""
     events: list[Event] = []
     alive: dict[tuple[str, str], str] = {}
     for version in range(10, 10 + draw(st.integers(1, 30))):
         kind, name = draw(
             st.sampled_from(
-                [("node", name) for name in strategies.NODE_NAMES] + [("pod", "p0"), ("pod", "p1"), ("pod", "p2")]
+                [("node", name) for name in strategies.NODE_NAMES]
+                + [("pod", "p0"), ("pod", "p1"), ("pod", "p2")]
+                + [("slice", "s0"), ("slice", "s1"), ("slice", "s2"), ("slice", "s3")]
             )
         )
         uid = alive.get((kind, name))
         if uid is not None and draw(st.booleans()):
             del alive[kind, name]
-            events.append(Deleted(Node if kind == "node" else Pod, uid, version))
+            events.append(Deleted(KINDS[kind], uid, version))
             continue
         uid = alive.setdefault((kind, name), f"{name}-{version}")
         if kind == "node":
             events.append(Upserted(draw(strategies.nodes(name, uid=uid, version=version))))
+        elif kind == "slice":
+            events.append(Upserted(draw(strategies.slices(name, uid=uid, version=version))))
         else:
             events.append(Upserted(draw(strategies.pods(name, uid=uid, version=version, spec=strategies.few_specs))))
     return events
@@ -45,7 +52,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
 @given(histories(), st.data())
 def test_increments_give_the_graph_of_a_fresh_list(events: list[Event], data: st.DataObject) -> None:
     cluster = Cluster()
-    graph = Graph(cluster.columns, BY_LABELS)
+    graph = Graph(cluster.columns, BY_LABELS, devices=cluster.devices)
     for event in events:
         cluster.apply(event)
         # The graph is asked at any time, or only at the end.
@@ -58,7 +65,7 @@ def test_increments_give_the_graph_of_a_fresh_list(events: list[Event], data: st
 @given(histories(), st.data())
 def test_after_lost_events_a_list_gives_the_graph_of_a_fresh_list(events: list[Event], data: st.DataObject) -> None:
     cluster = Cluster()
-    graph = Graph(cluster.columns, BY_LABELS)
+    graph = Graph(cluster.columns, BY_LABELS, devices=cluster.devices)
     for event in events:
         if data.draw(st.booleans()):
             cluster.apply(event)
@@ -71,7 +78,7 @@ def test_after_lost_events_a_list_gives_the_graph_of_a_fresh_list(events: list[E
 @given(histories(), st.data())
 def test_what_is_tried_and_taken_back_leaves_the_graph_as_it_was(events: list[Event], data: st.DataObject) -> None:
     cluster = Cluster()
-    graph = Graph(cluster.columns, BY_LABELS)
+    graph = Graph(cluster.columns, BY_LABELS, devices=cluster.devices)
     for event in events:
         cluster.apply(event)
     before = summary(graph)
@@ -99,7 +106,7 @@ def test_a_graph_that_is_loaded_in_steps_while_events_come_is_the_same(events: l
     half = len(events) // 2
     for event in events[:half]:
         cluster.apply(event)
-    graph = Graph(cluster.columns, BY_LABELS, at_once=False)
+    graph = Graph(cluster.columns, BY_LABELS, devices=cluster.devices, at_once=False)
     steps = graph.load(at_once)
     for event in events[half:]:
         next(steps, None)

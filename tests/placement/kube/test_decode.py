@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, WatchFailed, relisted
 from placement.model.amounts.quantity import MAX_AMOUNT
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones, NumaNode
@@ -36,6 +37,7 @@ ALL_KINDS = (
     *(Pod, Node, Namespace, PriorityClass, PersistentVolume, PersistentVolumeClaim, CSINode, CSIDriver),
     StorageCapacity,
     NodeZones,
+    DeviceSlice,
 )
 
 

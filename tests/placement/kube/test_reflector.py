@@ -158,10 +158,8 @@ def test_an_api_that_is_served_again_has_its_objects_as_they_were():
     assert [*cluster.unreadable[PodGroup]] == ["b"]
 
 
-ATTACHMENTS, ZONES = (
-    next(source for source in sources() if source.name == name)
-    for name in ("volumeattachments", "noderesourcetopologies")
-)
+NEWER = {"volumeattachments", "noderesourcetopologies", "resourceslices"}
+ATTACHMENTS = next(source for source in sources() if source.name == "volumeattachments")
 FORBIDDEN = (
     403,
     {"kind": "Status", "reason": "Forbidden", "message": "x is forbidden: User y cannot list", "code": 403},
@@ -186,14 +184,14 @@ def attempts(source: Source, *script, step=DOUBT_SECONDS) -> tuple[Health, list]
     return reflector.health, logged
 
 
-@pytest.mark.parametrize("source", [ATTACHMENTS, ZONES])
+@pytest.mark.parametrize("source", [source for source in sources() if source.name in NEWER])
 def test_a_daemon_with_an_older_cluster_role_does_without_what_is_new_and_says_so_once(source):
     health, logged = attempts(source, *[FORBIDDEN] * 20)
     assert (health.absent, health.synced) == (True, True)
     assert logged == [(source.name, "not permitted: the role `placement` gives the right; going on without")]
 
 
-@pytest.mark.parametrize("source", [source for source in sources() if source not in (ATTACHMENTS, ZONES)])
+@pytest.mark.parametrize("source", [source for source in sources() if source.name not in NEWER])
 def test_a_daemon_does_not_go_on_without_a_right_that_it_needs(source):
     health, _logged = attempts(source, *[FORBIDDEN] * 20)
     assert (health.absent, health.synced) == (False, False)

@@ -146,6 +146,7 @@ class Scheduler:
             self.cluster.columns,
             tree,
             lambda name: self.cluster.objects.find(NodeZones, name) or tree.numa_nodes.get(name),
+            self.cluster.devices,
         )
         graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
         self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)

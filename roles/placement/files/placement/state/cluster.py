@@ -33,6 +33,7 @@ from placement.model.objects.workload import Namespace, PodGroup
 from placement.model.rules.selector import LabelMap
 from placement.model.slicing import Steps, paced
 from placement.state.affinity.labelsets import LabelSets
+from placement.state.device_table import DeviceTable
 from placement.state.nodes.node_columns import UNREADABLE, NodeColumns, offered_names
 from placement.state.nodes.node_filters import Bools, MaskTable
 from placement.state.object_store import ObjectTable
@@ -68,6 +69,7 @@ class Cluster:
         self.claims = ClaimTable(self.columns, self.objects)
         self.pods = PodTable(self.columns, self.labelsets, self.ports, self.claims)
         self.volumes = VolumeRules(self.columns, self.masks, self.objects, self.claims)
+        self.devices = DeviceTable()
         self._namespaces: dict[str, Namespace] = {}
         self._node_uids: dict[str, str] = {}
         # Moves when a node opens because what could not be read there can be, or is gone.
@@ -167,6 +169,7 @@ class Cluster:
         self.claims.changed(item)
         self.volumes.changed(known, item)
         self.budgets.changed(known, item)
+        self.devices.changed(known, item)
         if isinstance(item, Namespace):
             self._namespaces[item.name] = item
             self.labelsets.namespaces_changed()
@@ -230,6 +233,7 @@ class Cluster:
         self.claims.changed(item)
         self.volumes.changed(item, None)
         self.budgets.changed(item, None)
+        self.devices.changed(item, None)
         if isinstance(item, Node):
             del self._node_uids[item.name]
             self.pods.uncharge_node(item.name)

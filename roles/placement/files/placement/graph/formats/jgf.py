@@ -7,13 +7,14 @@ A vertex of type `node` is a node. What is above it are levels, what is below it
 graph keeps no vertex. Fluxion's own attribute `rank` counts nodes in the order of the tree.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
+from placement.graph.tree.below_nodes import Place, places, resources
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
 from placement.model.node_zones import NodeZones, NumaNode
@@ -307,28 +308,60 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
         parent, count = count, count + 1
         known = graph.numa_nodes.of(row)
         numa_nodes = known.numa_nodes if known is not None else ()
-        holders = [(parent, where, _rest(node.allocatable, numa_nodes))]
-        for number, numa_node in enumerate(numa_nodes):
-            yield _vertex(numbers, count, "numanode", numa_node.name, f"{where}/{numa_node.name}", number, rank=rank)
-            edges.append((parent, count))
-            holders.append((count, f"{where}/{numa_node.name}", numa_node.has))
+        found = places(known, graph.devices.of(node.name))
+        beside = resources(found, _rest(node.allocatable, numa_nodes), gpu)
+        first = count
+        for inner in _inside(found, beside, where, gpu, pools=pools):
+            yield _vertex(numbers, count, *inner[1:-1], rank=rank, properties=inner.properties)
+            edges.append((parent if inner.above is None else first + inner.above, count))
             count += 1
-        begun: dict[str, int] = {}
-        for holder, path_of_holder, amounts in holders:
-            for kind, size, unit in _resources(amounts, gpu):
-                single = pools or kind == "memory"
-                for _each in range(1 if single else size):
-                    number = begun[kind] = begun.get(kind, -1) + 1
-                    label = f"{kind}{number}"
-                    where_to = f"{path_of_holder}/{label}"
-                    yield _vertex(numbers, count, kind, label, where_to, number, size if single else 1, unit, rank=rank)
-                    edges.append((holder, count))
-                    count += 1
     yield '],"edges":['
     for place, (source, target) in enumerate(edges):
         edge = {"source": str(source), "target": str(target), "metadata": {"subsystem": _SUBSYSTEM}}
         yield ("," if place else "") + msgspec.json.encode(edge).decode()
     yield "]}}\n"
+
+
+class _Inner(NamedTuple):
+    """A vertex below a node; `above` is the place of its NUMA node among them, None for the node itself."""
+
+    above: int | None
+    kind: str
+    name: str
+    path: str
+    number: int
+    size: int = 1
+    unit: str = ""
+    properties: Mapping[str, str] = {}
+
+
+def _inside(found: list[Place], beside: list[Amounts], where: str, gpu: str, *, pools: bool) -> Iterator[_Inner]:
+    """Yield NUMA nodes with their devices, and what each of these and the node has beside them."""
+    begun: dict[str, int] = {}
+    count = serial = 0
+    holders: list[int | None] = []
+    for number, place in enumerate(found):
+        path = f"{where}/{place.name}" if place.name else where
+        holders.append(count if place.name else None)
+        if place.name:
+            yield _Inner(None, "numanode", place.name, path, number)
+            count += 1
+        for held in place.held:
+            kind = held.device.kind
+            begun[kind] = begun.get(kind, -1) + 1
+            # Names are unique in a pool, and a node may have several; paths must be unique in the file.
+            label = f"{held.device.name}-{serial}"
+            more = held.properties()
+            yield _Inner(holders[-1], kind, label, f"{path}/{label}", begun[kind], properties=more)
+            count, serial = count + 1, serial + 1
+    for holder, place, amounts in zip(holders, found, beside, strict=True):
+        path = f"{where}/{place.name}" if place.name else where
+        for kind, size, unit in _resources(amounts, gpu):
+            single = pools or kind == "memory"
+            for _each in range(1 if single else size):
+                number = begun[kind] = begun.get(kind, -1) + 1
+                label = f"{kind}{number}"
+                yield _Inner(holder, kind, label, f"{path}/{label}", number, size if single else 1, unit)
 
 
 def _rest(amounts: Amounts, numa_nodes: tuple[NumaNode, ...]) -> Amounts:
@@ -364,6 +397,7 @@ def _vertex(
     rank: int = -1,
     status: bool = False,
     first: bool = False,
+    properties: Mapping[str, str] | None = None,
 ) -> str:
     if number is None:
         number = numbers[kind] = numbers.get(kind, -1) + 1
@@ -377,7 +411,7 @@ def _vertex(
         "exclusive": False,
         "unit": unit,
         "size": size,
-        "properties": {},
+        "properties": properties or {},
         "paths": {_SUBSYSTEM: path},
         "status": int(status),
     }

@@ -18,6 +18,7 @@ from placement.graph.tree.fits import FitTable
 from placement.graph.tree.levels import Levels, TreeOrder
 from placement.graph.tree.numa_nodes import Lookup, NumaNodes
 from placement.model.slicing import Steps
+from placement.state.device_table import DeviceTable
 from placement.state.nodes.node_columns import NodeColumns
 
 Int64s = NDArray[np.int64]
@@ -57,6 +58,7 @@ class Graph:
         *,
         class_label: str = "",
         numa_nodes: Lookup = lambda _name: None,
+        devices: DeviceTable | None = None,
         at_once: bool = True,
     ) -> None:
         """Make the graph of all nodes; without `at_once` it has none before `load` has been gone through."""
@@ -64,6 +66,7 @@ class Graph:
         self.topology = topology
         self.fits = FitTable(columns)
         self.numa_nodes = NumaNodes(columns, numa_nodes)
+        self.devices = DeviceTable() if devices is None else devices
         self._class_label = class_label
         # What each row adds to its domains, and the sums by level and domain: see `_contribution`.
         self.seen: Int64s
@@ -261,8 +264,10 @@ class Graph:
         ]
 
     def findings(self) -> list[str]:
-        """Return nodes without a place in the tree, and labels that contradict the file the tree is from."""
-        return self.topology.findings(node for node in self.columns.nodes if node is not None)
+        """Return nodes without a place, labels that contradict the file of the tree, and pools that are not whole."""
+        nodes = [node for node in self.columns.nodes if node is not None]
+        pools = (sentence for node in nodes for sentence in self.devices.findings(node.name))
+        return [*self.topology.findings(nodes), *pools]
 
     def check(self, rows: Iterable[int] | None = None) -> list[Drift]:
         """Compare these rows, or all, and the sums of all domains with the columns; return and heal what differs."""

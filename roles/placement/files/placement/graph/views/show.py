@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tree as text: one line for each domain, with its nodes and what of each resource is in use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from placement.graph.topology import CLUSTER, NODE
+from placement.graph.tree.below_nodes import places
 from placement.graph.tree.tree import Graph, Use
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, format_amount
+from placement.model.device_slices import DevicesOfPool
+from placement.model.node_zones import NodeZones
 
 _INDENT = "  "
 _GIB = 2**30
@@ -17,7 +20,7 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
     """Yield the lines, each domain below the one that it is in; with `nodes` every node has a line, too.
 
     What is in use is everything that is charged: pods of all schedulers and placeholders of batch jobs. Of NUMA nodes,
-    which have a line where an agent publishes them, it is what their agent has seen.
+    which have a line where an agent publishes them, it is what their agent has seen. Of devices it is not known.
     """
     names = graph.columns.axis.names
     for depth, use in walk(graph, nodes=nodes):
@@ -30,14 +33,23 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         ]
         count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
         yield _INDENT * depth + "  ".join([title + count, *amounts])
-        known = graph.numa_nodes.of(graph.columns.rows[use.domain]) if use.level == NODE else None
-        for numa_node in known.numa_nodes if known is not None else ():
-            free = dict(numa_node.free)
+        if use.level == NODE:
+            known = graph.numa_nodes.of(graph.columns.rows[use.domain])
+            for line in _below(known, graph.devices.of(use.domain)):
+                yield _INDENT * (depth + 1) + line
+
+
+def _below(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> Iterator[str]:
+    """Yield a line for each NUMA node and each device of a node."""
+    for name, numa_node, held in places(known, pools):
+        if name:
+            free = dict(numa_node.free if numa_node is not None else ())
             amounts = [
                 amount_used(resource, has - free.get(resource, 0) if known and known.counted else None, has)
-                for resource, has in numa_node.has
+                for resource, has in (numa_node.has if numa_node is not None else ())
             ]
-            yield _INDENT * (depth + 1) + "  ".join([f"numa {numa_node.name}", *amounts])
+            yield "  ".join([f"numa {name}", *amounts])
+        yield from (_INDENT * bool(name) + each.title() for each in held)
 
 
 def walk(graph: Graph, *, nodes: bool = False) -> Iterator[tuple[int, Use]]:

@@ -14,14 +14,16 @@ from typing import Final
 import msgspec
 
 from placement.kube.decode.cluster import decode_namespace, decode_node, decode_priority_class
+from placement.kube.decode.device_slices import decode_device_slice
 from placement.kube.decode.disruption_budget import decode_budget, decode_storage_class
 from placement.kube.decode.node_zones import decode_node_zones
 from placement.kube.decode.pod import decode_pod
-from placement.kube.decode.storage_capacity import decode_csi_driver, decode_storage_capacity
-from placement.kube.decode.volume import decode_attachment, decode_claim, decode_csi_node, decode_volume
+from placement.kube.decode.storage.capacity import decode_csi_driver, decode_storage_capacity
+from placement.kube.decode.storage.volume import decode_attachment, decode_claim, decode_csi_node, decode_volume
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.fields.metadata import Sharing, read_version
 from placement.kube.wire import core
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Deleted, Event, Object, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones
@@ -60,6 +62,7 @@ _DECODERS: Final[Mapping[type[Object], Reader]] = {
     CSIDriver: decode_csi_driver,
     StorageCapacity: decode_storage_capacity,
     NodeZones: decode_node_zones,
+    DeviceSlice: decode_device_slice,
 }
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from placement.kube.fields.field_error import FieldError, shown
 from placement.kube.wire import core
 from placement.model.amounts.quantity import Amounts
+from placement.model.device_slices import Device
 from placement.model.objects.pod import PodSpec
 from placement.model.rules.selector import LabelPairs
 
@@ -27,6 +28,7 @@ class Sharing:
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._amounts: dict[Amounts, Amounts] = {}
         self._specs: dict[PodSpec, PodSpec] = {}
+        self._devices: dict[tuple[Device, ...], tuple[Device, ...]] = {}
 
     def labels(self, labels: core.Labels) -> LabelPairs:
         """Return the label set as sorted pairs; equal sets, and equal pairs, are one object each."""
@@ -39,6 +41,10 @@ class Sharing:
     def amounts(self, amounts: Amounts) -> Amounts:
         """Return the one shared copy of an equal request."""
         return _shared(self._amounts, amounts)
+
+    def devices(self, devices: tuple[Device, ...]) -> tuple[Device, ...]:
+        """Return the one shared copy of equal devices, which many nodes have."""
+        return _shared(self._devices, devices)
 
     def spec(self, spec: PodSpec) -> PodSpec:
         """Return the one shared copy of an equal spec."""

@@ -13,6 +13,7 @@ from typing import Final
 
 from placement.kube.dialects import DIALECTS, Dialect
 from placement.kube.watch.reflector import Source
+from placement.model.device_slices import DeviceSlice
 from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.node import Node
@@ -27,6 +28,18 @@ from placement.model.objects.volume import (
     VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace, PodGroup, PriorityClass, Queue
+
+
+def _device_slices(newest: str, *older: str) -> Source:
+    return Source(
+        "resourceslices",
+        DeviceSlice,
+        f"/apis/resource.k8s.io/{newest}/resourceslices",
+        shared=True,
+        dispensable=True,
+        older=_device_slices(*older) if older else None,
+    )
+
 
 # Nodes first: what is on a node that is not known yet has to wait for it.
 BUILT_IN: Final = (
@@ -58,6 +71,7 @@ OPTIONAL: Final = (
         shared=True,
         dispensable=True,
     ),
+    _device_slices("v1", "v1beta2", "v1beta1"),
 )
 
 

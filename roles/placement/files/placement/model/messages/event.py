@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from placement.model.batch import BatchJob
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.action import Action
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones
@@ -40,6 +41,7 @@ Object = (
     | CSIDriver
     | StorageCapacity
     | NodeZones
+    | DeviceSlice
     | VolumeAttachment
 )
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from placement.model.amounts.quantity import PODS
 from placement.model.amounts.totals import Totals
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Object
 from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
@@ -307,8 +308,8 @@ class JobCache:
                 hints.volumes_changed()
         elif kind in VOLUME_KINDS:
             hints.volumes_changed()
-        elif kind is NodeZones:
-            # It is advice which node is better, and keeps no job from any.
+        elif kind in (NodeZones, DeviceSlice):
+            # It is advice which node is better, and keeps no job from any. Devices are only shown.
             pass
         else:
             self.versions.room += 1

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is below a node as people and files see it: its NUMA nodes with their devices, and devices of no NUMA node.
+
+NUMA nodes come from one publisher and devices from another, so they are matched by number: `node-1` of the one is NUMA
+node 1 of the other. Which devices are in use is not known here: that is in ResourceClaims, which kube-scheduler writes.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from placement.graph.topology import natural_key
+from placement.model.amounts.quantity import Amounts
+from placement.model.device_slices import GPU, NO_NUMA_NODE, Device, DevicesOfPool
+from placement.model.node_zones import NodeZones, NumaNode
+
+_NUMBERED: Final = re.compile(r"(?:numa|node|numa-?node)[-_]?([0-9]{1,4})", re.ASCII | re.IGNORECASE)
+_GIB: Final = 2**30
+
+
+class Held(NamedTuple):
+    """A device, and which driver and pool it belongs to."""
+
+    driver: str
+    pool: str
+    device: Device
+
+    def title(self) -> str:
+        """Return the device as a line names it."""
+        device = self.device
+        words = [f"{device.kind} {device.name}"]
+        words += [f"memory {device.memory / _GIB:.0f} GiB"] if device.memory else []
+        words += [f"type {device.type}"] if device.type and device.type != device.kind else []
+        words += [f"pcie {device.pcie_root}"] if device.pcie_root else []
+        return "  ".join([*words, self.driver])
+
+    def properties(self) -> dict[str, str]:
+        """Return what a file says of the device beside its type and name."""
+        device = self.device
+        said = {"type": device.type, "pcieRoot": device.pcie_root, "memory": str(device.memory or "")}
+        return {"driver": self.driver, "pool": self.pool, **{name: text for name, text in said.items() if text}}
+
+
+class Place(NamedTuple):
+    """A NUMA node of a node, or with an empty name the node itself; `has` is what is published of it."""
+
+    name: str
+    numa_node: NumaNode | None
+    held: tuple[Held, ...]
+
+
+def places(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> list[Place]:
+    """Return the NUMA nodes of a node, then the node itself with the devices that are in none of them."""
+    by_number: dict[int, list[Held]] = {}
+    for driver, pool, devices in pools:
+        for device in devices:
+            by_number.setdefault(device.numa, []).append(Held(driver, pool, device))
+    for there in by_number.values():
+        there.sort(key=lambda each: (each.driver, each.pool, natural_key(each.device.name)))
+    found = []
+    for numa_node in known.numa_nodes if known is not None else ():
+        match = _NUMBERED.fullmatch(numa_node.name)
+        held = by_number.pop(int(match[1]), []) if match else []
+        found.append(Place(numa_node.name, numa_node, tuple(held)))
+    own = by_number.pop(NO_NUMA_NODE, [])
+    # Only the driver has told of these.
+    found += [Place(f"node-{number}", None, tuple(held)) for number, held in sorted(by_number.items())]
+    return [*found, Place("", None, tuple(own))]
+
+
+def resources(found: list[Place], own: Amounts, gpu: str) -> list[Amounts]:
+    """Return what each place has beside its devices, the node itself last, which has `own`.
+
+    A GPU that is counted as a resource and published as a device is one of both, not two.
+    """
+    left = sum(each.device.kind == GPU for place in found for each in place.held)
+    amounts: list[Amounts] = []
+    for place in found[:-1]:
+        has = place.numa_node.has if place.numa_node is not None else ()
+        both = min(dict(has).get(gpu, 0), sum(each.device.kind == GPU for each in place.held))
+        left -= both
+        amounts.append(_less(has, gpu, both))
+    return [*amounts, _less(own, gpu, left)]
+
+
+def _less(amounts: Amounts, resource: str, number: int) -> Amounts:
+    return tuple((name, max(0, amount - number) if name == resource else amount) for name, amount in amounts)
