@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The pods of each case of `placement_throughput`: the same for every contestant, but for the scheduler's name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +13,9 @@ NAMESPACE: Final = "placement-bench"
 ZONE: Final = "topology.kubernetes.io/zone"
 HOST: Final = "kubernetes.io/hostname"
 DEVICE: Final = "example.com/device"
+# The label by which nodes are in so many racks.
+RACK: Final = "example.com/rack"
+RACKS: Final = 50
 APP: Final = {"matchLabels": {"app": "bench"}}
 GROUPS: Final = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{NAMESPACE}/podgroups"
 
@@ -24,6 +27,8 @@ class Case:
     pods: int
     spec: Json
     gang: int = 1
+    # All pods of a gang must be in one rack. kube-scheduler knows no racks, so it does not compete.
+    racks: bool = False
 
     def pod(self, index: int, scheduler: str) -> Json:
         """One pod."""
@@ -37,13 +42,26 @@ class Case:
             "spec": spec,
         }
 
+    def settings(self) -> Json:
+        """What the daemon is told beside the rest."""
+        return {"topology_levels": f"rack={RACK}"} if self.racks else {}
+
+    def scattered(self, pods: Iterable[Json], racks: Mapping[str, str]) -> list[str]:
+        """Return the gangs that are not in one rack as a whole, by the racks of nodes."""
+        found: dict[str, list[str]] = {f"gang-{index}": [] for index in range(self.pods // self.gang)}
+        for pod in pods:
+            rack = racks.get(pod["spec"].get("nodeName", ""), "")
+            found[pod["spec"]["schedulingGroup"]["podGroupName"]].append(rack)
+        return [name for name, there in found.items() if len(there) != self.gang or len(set(there)) > 1 or "" in there]
+
     def groups(self) -> Iterator[Json]:
         """The PodGroups of upstream's API, which both schedulers read."""
+        wishes = {"annotations": {"converged.hpc/required-topology": "rack"}} if self.racks else {}
         for index in range(self.pods // self.gang if self.gang > 1 else 0):
             yield {
                 "apiVersion": "scheduling.k8s.io/v1alpha2",
                 "kind": "PodGroup",
-                "metadata": {"name": f"gang-{index}", "namespace": NAMESPACE},
+                "metadata": {"name": f"gang-{index}", "namespace": NAMESPACE, **wishes},
                 "spec": {"schedulingPolicy": {"gang": {"minCount": self.gang}}},
             }
 
@@ -72,6 +90,10 @@ def _spread() -> Json:
     return {"topologySpreadConstraints": [constraint]}
 
 
+def _racks(gangs: int, gang: int) -> Callable[[float], Case]:
+    return lambda share: Case(_count(gangs * gang, share, gang), _spec(), gang=gang, racks=True)
+
+
 CASES: Final[dict[str, Callable[[float], Case]]] = {
     "plain": lambda share: Case(_count(5000, share), _spec()),
     "gangs-of-3": lambda share: Case(_count(6000, share, 3), _spec(), gang=3),
@@ -82,6 +104,8 @@ CASES: Final[dict[str, Callable[[float], Case]]] = {
     "spread": lambda share: Case(_count(3000, share), _spec(**_spread())),
     "extended-resource": lambda share: Case(_count(3000, share), _spec(devices=1)),
     "anti-affinity": lambda share: Case(_count(2000, share), _spec(**_affinity("podAntiAffinity", HOST))),
+    **{f"racks-{gangs}-of-4": _racks(gangs, 4) for gangs in (750, 1500, 2250)},
+    **{f"racks-{gangs}-of-1000": _racks(gangs, 1000) for gangs in (3, 6, 9)},
 }
 # What comes in turn where pods of several kinds come and go.
 MIXED: Final = ("plain", "node-affinity", "spread", "extended-resource")

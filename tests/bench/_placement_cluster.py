@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from bench._beds import own_bed
 from bench._figures import count
-from bench._placement_cases import DEVICE, GROUPS, NAMESPACE
+from bench._placement_cases import DEVICE, GROUPS, NAMESPACE, RACK, RACKS
 from bench._placement_contestants import BINDING, READER, Contestant, KubeScheduler, Ours
 from bench._placement_latency import farther_away
 from testbed.api import RunningBed, command_line
@@ -79,11 +79,19 @@ class Cluster:
             list(pool.map(some, range(_CONNECTIONS)))
 
     def nodes(self) -> list[str]:
-        """The nodes for load; each has devices, an extended resource, from now on."""
+        """The nodes for load; each has devices, an extended resource, and a rack from now on."""
         found = self.api.items(_LOAD)
         lacking = [node["metadata"]["name"] for node in found if DEVICE not in node["status"]["allocatable"]]
         self.each(lacking, lambda api, name: _nothing(api.patch(f"/api/v1/nodes/{name}/status", _DEVICES)))
-        return [node["metadata"]["name"] for node in found]
+        names = sorted(node["metadata"]["name"] for node in found)
+        racks = {name: f"r{index % RACKS}" for index, name in enumerate(names)}
+        moved = [node["metadata"]["name"] for node in found if RACK not in node["metadata"]["labels"]]
+        self.each(moved, lambda api, name: _nothing(api.patch(f"/api/v1/nodes/{name}", _in_rack(racks[name]))))
+        return names
+
+    def racks(self) -> dict[str, str]:
+        """Return the rack of each node for load."""
+        return {node["metadata"]["name"]: node["metadata"]["labels"][RACK] for node in self.api.items(_LOAD)}
 
     def create(self, api: Api, pod: Json) -> None:
         """One pod."""
@@ -194,6 +202,10 @@ def field(
                 yield Field(cluster, cluster.nodes(), [makers[name]() for name in given.contestant or contestants])
         finally:
             bed.exec("kube", ["systemctl", "start", "kube-scheduler.service"])
+
+
+def _in_rack(name: str) -> Json:
+    return {"metadata": {"labels": {RACK: name}}}
 
 
 def _nothing(_answer: object) -> None:

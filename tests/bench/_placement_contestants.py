@@ -79,8 +79,8 @@ class Contestant(Protocol):
     @property
     def scheduler_name(self) -> str: ...
 
-    def running(self) -> Any:
-        """A context in which it works."""
+    def running(self, **more: object) -> Any:
+        """A context in which it works; the daemon is told these settings, too."""
 
 
 class Ours:
@@ -94,7 +94,7 @@ class Ours:
         self._folder = folder
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._address = f"127.0.0.1:{free.getsockname()[1]}"
-        settings = {
+        self._told = {
             "scheduler_name": self.scheduler_name,
             "kubeconfig": str(kube_dir(bed.bed) / "scheduler.conf"),
             "leader_election": False,
@@ -103,11 +103,11 @@ class Ours:
             **more,
         }
         self._settings = folder / f"{self.name}-{SETTINGS}"
-        self._settings.write_text(yaml.safe_dump(settings))
 
     @contextmanager
-    def running(self) -> Iterator[Running]:
+    def running(self, **more: object) -> Iterator[Running]:
         """As a process of its own."""
+        self._settings.write_text(yaml.safe_dump({**self._told, **more}))
         path = os.pathsep.join([str(ROLE), str(Path(__file__).resolve().parents[1])])
         with (self._folder / f"{self.name}.log").open("ab") as log:
             process = subprocess.Popen(
@@ -162,7 +162,7 @@ class KubeScheduler:
         (kube_dir(bed.bed) / f"{UNIT}.yaml").write_text(yaml.safe_dump(config))
 
     @contextmanager
-    def running(self) -> Iterator["KubeScheduler"]:
+    def running(self, **_more: object) -> Iterator["KubeScheduler"]:
         """As a unit of the control plane's host."""
         gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
         command = ["/opt/testbed/bin/kube-scheduler", f"--config=/etc/kubernetes/{UNIT}.yaml", gates]

@@ -17,7 +17,7 @@ from typing import Final
 
 from bench._figures import count, load_average, parser_of, part
 from bench._placement_cases import CASES, Case
-from bench._placement_cluster import Cluster, Follower, field, keep, options
+from bench._placement_cluster import PODS, Cluster, Follower, field, keep, options
 from bench._placement_contestants import Contestant
 
 BOUND_SECONDS: Final = 900.0
@@ -51,9 +51,13 @@ def run(cluster: Cluster, name: str, case: Case, contestant: Contestant, *, quie
     pods = [case.pod(index, contestant.scheduler_name) for index in range(case.pods)]
     cluster.create_all(pods, [*case.groups()])
     follower = cluster.follow()
-    with contestant.running() as running:
+    with contestant.running(**case.settings()) as running:
         follow(follower, case.pods, running.ended, quiet=quiet)
         usage = running.usage()
+    if case.racks and contestant.name == "placement":
+        scattered = case.scattered(cluster.api.items(PODS), cluster.racks())
+        if scattered:
+            raise SystemExit(f"{name}: {len(scattered)} gangs are not in one rack, such as {scattered[0]}")
     cluster.clear()
     binds, events = follower.binds, follower.events
     first, last = min(bind.received for bind in binds), max(bind.answered for bind in binds)
@@ -126,6 +130,7 @@ def main() -> int:
         __doc__,
         "--quick   # all cases once with fewer pods: minutes, and rough figures",
         "--case plain --repeats 3 --json /tmp/plain.json",
+        "--case racks-750-of-4 --case racks-3-of-1000   # each gang in one of 50 racks",
         "--bed mine --share 0.2 --repeats 1",
     )
     options(parser)
@@ -145,6 +150,8 @@ def main() -> int:
                 case = CASES[name](share)
                 for _unused in range(repeats):
                     for contestant in ground.contestants:
+                        if case.racks and contestant.name == "kube-scheduler":
+                            continue
                         results.append(run(ground.cluster, name, case, contestant, quiet=quiet))
                         done = f"  {name}: {contestant.name}: {results[-1].rate:.0f} pods/s"
                         print(done, file=sys.stderr, flush=True)
