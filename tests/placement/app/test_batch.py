@@ -67,7 +67,7 @@ def side(part):
         stop=stop,
         may_write=lambda: part.leads,
         observe=lambda *_said: None,
-        said=lambda *_said: None,
+        log=lambda *_words: None,
     )
     threads = [threading.Thread(target=body) for _name, body in made.bodies()]
     yield made, lambda: [thread.start() for thread in threads]

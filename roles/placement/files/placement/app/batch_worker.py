@@ -105,7 +105,7 @@ class BatchSide:
         stop: threading.Event,
         may_write: Callable[[], bool],
         observe: Callable[[str, int, float], None],
-        said: Callable[[str, str], None],
+        log: Callable[[str, str], None],
     ) -> None:
         self._ledger = ledger
         self._api = api
@@ -113,15 +113,15 @@ class BatchSide:
         self._stop = stop
         self._may_write = may_write
         self._observe = observe
-        self._said = said
+        self._log = log
         self._work: queue.SimpleQueue[BatchAction] = queue.SimpleQueue()
         # Jobs whose turn to end has not come yet; they are asked for again and again.
         self._ending: set[Release] = set()
-        # How many jobs the last good read had, and when it was; what is wrong since, and what was said last.
+        # How many jobs the last good read had, and when it was; what is wrong since, and what was logged last.
         self.jobs = 0
         self.read: float | None = None
         self.trouble = ""
-        self._last_said = ""
+        self._last_logged = ""
 
     @property
     def binding(self) -> int:
@@ -167,7 +167,7 @@ class BatchSide:
 
     def _note(self, trouble: str) -> None:
         if trouble != self.trouble:
-            self._said("pbs", trouble or "the batch system answers again")
+            self._log("pbs", trouble or "the batch system answers again")
         self.trouble = trouble
 
     def _perform_all(self, ledger: Ledger) -> None:
@@ -198,9 +198,9 @@ class BatchSide:
             except PbsError as error:
                 trouble = str(error)
                 # What is tried again every few seconds is said once.
-                if trouble != self._last_said:
-                    self._said("pbs", trouble)
-                self._last_said = trouble
+                if trouble != self._last_logged:
+                    self._log("pbs", trouble)
+                self._last_logged = trouble
             self._observe(what, int(bool(trouble)), time.monotonic() - begun)
         if isinstance(action, Submit):
             return SubmitEnded(action.uid, job, trouble, time.monotonic())

@@ -108,8 +108,8 @@ def _job(name: str, fields: Json, now: int, owner: str, queue: str | None) -> Ba
 def _tag(fields: Json) -> re.Match[str] | None:
     """Return the tag in the job's variables, or, of a job of a former version, in its name."""
     variables = fields.get("Variable_List")
-    said = variables.get(VARIABLE) if isinstance(variables, dict) else None
-    return _TAG.fullmatch(str(fields.get("Job_Name", "") if said is None else said))
+    tag = variables.get(VARIABLE) if isinstance(variables, dict) else None
+    return _TAG.fullmatch(str(fields.get("Job_Name", "") if tag is None else tag))
 
 
 def read_down(text: str) -> frozenset[str]:

@@ -140,17 +140,17 @@ def page(picture: Json, *, when: str) -> Iterator[str]:
     yield "<h1>The tree of nodes and what is in use</h1>\n"
     nodes: Callable[[_Draw, Sequence[Json]], Iterator[str]]
     if root.number > MOST_CELLS:
-        nodes, said = (
+        nodes, caption = (
             _sums_only,
             f"More than {MOST_CELLS:,} nodes are not drawn one by one: <code>--nodes</code> lists them.",
         )
     elif root.number > MOST_LINES:
-        nodes, said = _cells, "Each cell is a node. It is filled by the resource of which the node has least left."
+        nodes, caption = _cells, "Each cell is a node. It is filled by the resource of which the node has least left."
     else:
         names = ", ".join(escape(_short(resources[index])) for index in drawn)
-        nodes, said = _lines, f"The bars of a node are in this order: {names}. The figure beside them is its cpu."
+        nodes, caption = _lines, f"The bars of a node are in this order: {names}. The figure beside them is its cpu."
     number = _counted(root.number, "node")
-    yield f"<p>{number}, {escape(when)}. A full bar has nothing free. {said if drawn else ''}</p>\n"
+    yield f"<p>{number}, {escape(when)}. A full bar has nothing free. {caption if drawn else ''}</p>\n"
     yield _key(root, cells=nodes is _cells)
     yield from _Draw(resources, drawn, nodes).domain(root)
     yield "</body>\n</html>\n"

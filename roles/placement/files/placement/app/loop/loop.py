@@ -238,12 +238,12 @@ class Loop:
     def _count(self, actions: tuple[Action, ...]) -> None:
         metrics, pods = self._metrics, self.scheduler.cluster.pods.by_uid
         binds = [action.uid for action in actions if isinstance(action, Bind)]
-        said = [action for action in actions if isinstance(action, PodCondition)]
+        conditions = [action for action in actions if isinstance(action, PodCondition)]
         if binds:
             metrics.bound([pods[uid].pod.created for uid in binds if uid in pods])
-        if said:
-            metrics.attempts.labels("unschedulable").inc(len(said))
-        served = sum(bool(action.nominated_node) for action in said)
+        if conditions:
+            metrics.attempts.labels("unschedulable").inc(len(conditions))
+        served = sum(bool(action.nominated_node) for action in conditions)
         if served:
             metrics.preemptions += served
         metrics.evicted([action.reason for action in actions if isinstance(action, Evict)])

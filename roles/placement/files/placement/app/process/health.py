@@ -43,8 +43,8 @@ class Watchdog:
 
     def look(self) -> bool:
         """Whether all is well; has the daemon end where nothing has been for long."""
-        good, said = healthy(self._parts)
+        good, report = healthy(self._parts)
         self._bad = 0 if good else self._bad + 1
         if self._bad >= self._looks:
-            self._parts.crashed(Stuck(said.strip()))
+            self._parts.crashed(Stuck(report.strip()))
         return good

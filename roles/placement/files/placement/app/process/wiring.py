@@ -39,7 +39,7 @@ _WRITE_SECONDS: Final = 15.0
 _LEASE_SECONDS: Final = 4.0
 # A view that is older is none: a node may have gone meanwhile.
 STALE_SECONDS: Final = 60.0
-# That Events are shed is said no more often than this; each is counted.
+# That Events are shed is logged no more often than this; each is counted.
 _SHED_SECONDS: Final = 60.0
 
 
@@ -102,7 +102,7 @@ class Assembly:
             stop=self.switches.stop,
             may_write=self.may_write,
             observe=self._observe,
-            said=self._said,
+            log=self._log,
         )
         self.loop = Loop(
             scheduler,
@@ -118,14 +118,14 @@ class Assembly:
             may_write=self.may_write,
             tell=self.announcer.tell,
             carry=self.carrier.carry,
-            log=self._said,
+            log=self._log,
         )
         self.reflectors = self._watches()
         self._journal = self._decisions() if settings.journal else None
         self._journal_error = ""
         self._announcers: list[threading.Thread] = []
         self._electing: threading.Thread | None = None
-        self._shed_said = float("-inf")
+        self._shed_logged = float("-inf")
         self._synced = False
 
     def _election(self) -> LeaderElection | NoElection:
@@ -135,7 +135,7 @@ class Assembly:
             self.settings.terms(self.identity),
             self._connect(_LEASE_SECONDS),
             stop=self.switches.closing,
-            log=self._said,
+            log=self._log,
         )
 
     def _decisions(self) -> Journal:
@@ -152,7 +152,7 @@ class Assembly:
                 self._connect(SILENT_SECONDS),
                 self.loop.put,
                 stop=self.switches.stop,
-                log=self._said,
+                log=self._log,
                 refused=self.refusals.note,
             )
             for source in sources()
@@ -279,8 +279,8 @@ class Assembly:
         kind = "Warning" if telling.warning else "Normal"
         self.metrics.events_shed.labels(kind, telling.reason).inc()
         now = time.monotonic()
-        if now - self._shed_said >= _SHED_SECONDS:
-            self._shed_said = now
+        if now - self._shed_logged >= _SHED_SECONDS:
+            self._shed_logged = now
             most = self.settings.events_waiting
             self.log.warning("Events are shed, the oldest first: too many wait", type=kind, events_waiting=most)
 
@@ -290,7 +290,7 @@ class Assembly:
             self._journal_error = str(error)
             self.log.warning("the journal of decisions loses lines", error=self._journal_error)
 
-    def _said(self, who: str, text: str) -> None:
+    def _log(self, who: str, text: str) -> None:
         self.log.info(text, source=who)
 
 

@@ -39,8 +39,8 @@ class Held(NamedTuple):
     def properties(self) -> dict[str, str]:
         """Return what a file says of the device beside its type and name."""
         device = self.device
-        said = {"type": device.type, "pcieRoot": device.pcie_root, "memory": str(device.memory or "")}
-        return {"driver": self.driver, "pool": self.pool, **{name: text for name, text in said.items() if text}}
+        details = {"type": device.type, "pcieRoot": device.pcie_root, "memory": str(device.memory or "")}
+        return {"driver": self.driver, "pool": self.pool, **{name: text for name, text in details.items() if text}}
 
 
 class Place(NamedTuple):

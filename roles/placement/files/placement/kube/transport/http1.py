@@ -88,7 +88,7 @@ class Connection:
             answer = Answer(status, b"".join(self._pieces(status, headers)), _retry_after(headers))
         except (OSError, EOFError, ValueError) as error:
             self.close()
-            raise NoAnswer(_said(error), sent=not isinstance(error, _NotSent)) from None
+            raise NoAnswer(_describe(error), sent=not isinstance(error, _NotSent)) from None
         except BaseException:
             # Interrupted in the middle of an answer: what is left of it must not answer the next request.
             self.close()
@@ -125,7 +125,7 @@ class Connection:
                     pending, size = [last], len(last)
             whole = True
         except (OSError, EOFError, ValueError) as error:
-            raise NoAnswer(_said(error), sent=True) from None
+            raise NoAnswer(_describe(error), sent=True) from None
         finally:
             if not whole:
                 self.close()
@@ -170,7 +170,7 @@ class Connection:
             self._socket = endpoint.tls.wrap_socket(plain, server_hostname=endpoint.host)
             self._socket.settimeout(self._timeout)
         except OSError as error:
-            raise _NotSent(_said(error)) from None
+            raise _NotSent(_describe(error)) from None
         head = f"Host: {endpoint.host}:{endpoint.port}\r\nUser-Agent: {self._agent}\r\nAccept: application/json\r\n"
         if endpoint.authorization:
             head += f"Authorization: {endpoint.authorization}\r\n"
@@ -278,7 +278,7 @@ class _NotSent(OSError):
     """Nothing of the request has left."""
 
 
-def _said(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return str(error) if isinstance(error, _NotSent | _Ended) else f"{type(error).__name__}: {error}"
 
 

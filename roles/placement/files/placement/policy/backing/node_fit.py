@@ -35,8 +35,8 @@ def aliases(session: Session) -> dict[str, str]:
     short: dict[str, str] = {}
     for node in session.cache.cluster.columns.nodes:
         if node is not None:
-            said = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
-            found, host = (named, said) if said else (short, node.name.partition(".")[0])
+            label = next((value for key, value in node.labels if key == BATCH_NODE_LABEL), "")
+            found, host = (named, label) if label else (short, node.name.partition(".")[0])
             found[host] = "" if host in found else node.name
     return {**short, **named}
 

@@ -134,9 +134,9 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
         leaving = [task for task in there if not _perhaps_elsewhere(session, unit, task)]
         evict(session, leaving, "JobStopped", f"job {batch.job} does not run any more")
     if unit.owner is None:
-        said = f"job {batch.job} may be another user's: the settings name no user for namespace {job.key.namespace}"
+        reason = f"job {batch.job} may be another user's: the settings name no user for namespace {job.key.namespace}"
         if waiting:
-            _tell(session, job, Refused("NoJob", said))
+            _tell(session, job, Refused("NoJob", reason))
         return not waiting and (batch.runs or not there)
     if batch.runs and batch.left is not None and batch.left <= batch_jobs.rules.grace:
         evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
@@ -148,8 +148,8 @@ def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task])
     if batch.runs and batch.job != unit.rejected_job:
         return _place(session, job, unit, batch, waiting, there)
     if waiting:
-        said = unit.trouble if batch.job == unit.rejected_job else batch.comment
-        _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {said or 'queued'}"))
+        reason = unit.trouble if batch.job == unit.rejected_job else batch.comment
+        _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {reason or 'queued'}"))
     return batch.job != unit.rejected_job and not there
 
 
@@ -173,8 +173,8 @@ def _suffice(session: Session, job: Job, unit: BackedUnit, number: int) -> bool:
 def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task]) -> None:
     batch_jobs, now = session.batch_jobs, session.now
     if not batch_jobs.may_submit(unit, now):
-        said = batch_jobs.trouble or unit.trouble or "a job is being submitted"
-        _tell(session, job, Refused("NoJob", said))
+        reason = batch_jobs.trouble or unit.trouble or "a job is being submitted"
+        _tell(session, job, Refused("NoJob", reason))
         return
     pods = [task.pod for task in waiting]
     try:

@@ -17,7 +17,7 @@ from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPH
 from placement.model.slicing import paced
 from placement.policy.cache.scheduling_queue.scheduling_queue import is_over
 from placement.policy.framework.session import Refused, Session
-from placement.policy.jobs.job import Job, Said, Status, Task
+from placement.policy.jobs.job import Job, Reasons, Status, Task
 from placement.policy.queues.queue import QueueInfo
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -43,7 +43,7 @@ class StatusReporter:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._pods: dict[str, Said] = {}
+        self._pods: dict[str, Reasons] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
         # When failed writes are tried again, by UID in the order of these times, and the earliest time of the next one.
         self._unsaid: dict[str, float] = {}
@@ -168,9 +168,9 @@ class StatusReporter:
 
     def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
         """Yield the conditions of the job's pending pods; of the new ones only if the reason is the same as before."""
-        said = _said(refused)
-        if job.said != said:
-            job.said = None
+        reasons = _reasons_of(refused)
+        if job.last_reasons != reasons:
+            job.last_reasons = None
             job.untold.update(job.tasks)
             if len(job.untold) > _COUNTED:
                 yield None
@@ -180,7 +180,7 @@ class StatusReporter:
             # Events come between two steps, and pods may go with them.
             if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
                 yield from self._pod(task, refused)
-        job.said = said
+        job.last_reasons = reasons
 
     def _grows(self, job: Job) -> bool:
         """Return whether pods of the job may still be coming, so that its reason would soon be out of date."""
@@ -191,10 +191,10 @@ class StatusReporter:
         return self._session.now - since < _PAUSE
 
     def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
-        said = _said(refused)
-        if self._pods.get(task.uid) == said:
+        reasons = _reasons_of(refused)
+        if self._pods.get(task.uid) == reasons:
             return
-        self._pods[task.uid] = said
+        self._pods[task.uid] = reasons
         pod = task.pod
         yield PodCondition(
             uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=UNSCHEDULABLE, message=_message(refused)
@@ -266,7 +266,7 @@ class StatusReporter:
             yield status
 
 
-def _said(refused: Refused) -> Said:
+def _reasons_of(refused: Refused) -> Reasons:
     nodes = refused.nodes
     figures = nodes is not None or refused.reason == "NeverFits"
     return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)

@@ -105,8 +105,8 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        said = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
-        self.cache.known += (*said, self.promises, self.reservations.since, *turns)
+        by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
+        self.cache.known += (*by_job, self.promises, self.reservations.since, *turns)
 
     def placer(self, job: Job) -> Placer:
         """Return what chooses the job's nodes: the graph where the job or its queue asks for that, else the columns."""
@@ -142,8 +142,8 @@ class Session:
         The tag names the batch system's job that gave them the nodes. An empty tag clears the pod's annotation.
         """
         job = tasks[0].job
-        for said in (self.refusals, self.blocked, self.evicted_partials, self.reservations.since):
-            said.pop(job.key, None)
+        for by_job in (self.refusals, self.blocked, self.evicted_partials, self.reservations.since):
+            by_job.pop(job.key, None)
         claims = {task.uid: self.cache.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
         # Most clusters provision no volumes, so the members are not looked through there.
         others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)

@@ -61,8 +61,8 @@ _NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
 
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
-# What was said of a pod: the reasons, without numbers.
-Said = tuple[str, frozenset[str], str]
+# What a condition of a pod says: the reasons, without numbers.
+Reasons = tuple[str, frozenset[str], str]
 
 
 def status_of(entry: PodEntry) -> Status:
@@ -213,6 +213,7 @@ class Job:
         "inqueue",
         "key",
         "lapses",
+        "last_reasons",
         "last_status",
         "last_valid_count",
         "min_member",
@@ -226,7 +227,6 @@ class Job:
         "problem",
         "queue",
         "reclaim_tried_at",
-        "said",
         "strict",
         "tasks",
         "topological",
@@ -253,8 +253,8 @@ class Job:
         self.motley = False
         # Whether the group or one of its pods asks where they are to be together, and whether they wait for that.
         self.topological = self.strict = False
-        # What was last said of all pending tasks, but of those that came to wait since.
-        self.said: Said | None = None
+        # What the last condition of all pending tasks said, but of those that came to wait since.
+        self.last_reasons: Reasons | None = None
         self.untold: dict[str, Task] = {}
         self.counts = [0] * len(Status)
         # Pending tasks that request something; where none does, the job is left to backfill.

@@ -34,7 +34,7 @@ tiers:
   - name: nodeorder
 """
 
-# Options of a plugin by their key; all are on where nothing is said.
+# Options of a plugin by their key; all are on where none is given.
 OPTIONS: Final = {
     "enableJobOrder": "job_order",
     "enableJobReady": "job_ready",
@@ -199,10 +199,10 @@ class _Reader:
         off = frozenset(
             option
             for key, option in OPTIONS.items()
-            if _said(entries.get(key)) and not self._option(entries[key], f"{key} of {name}")
+            if _is_given(entries.get(key)) and not self._option(entries[key], f"{key} of {name}")
         )
         arguments = dict(known)
-        if _said(entries.get("arguments")):
+        if _is_given(entries.get("arguments")):
             for key, value in self._mapping(entries["arguments"], f"arguments of {name}", tuple(arguments)).items():
                 arguments[key] = self._argument(value, key, arguments[key])
         return PluginChoice(name, off, arguments)
@@ -233,8 +233,8 @@ class _Reader:
             raise self._error(node, f"plugin {name!r}: {error}") from None
 
     def _argument(self, node: yaml.Node, key: str, default: int | bool) -> int | bool:
-        if isinstance(node, yaml.ScalarNode) and (not _said(node) or not node.value):
-            # kube-batch takes an empty one for not said, too.
+        if isinstance(node, yaml.ScalarNode) and (not _is_given(node) or not node.value):
+            # kube-batch takes an empty one for one that is not given, too.
             return default
         if isinstance(default, bool):
             return self._boolean(node, key)
@@ -259,7 +259,7 @@ class _Reader:
         return str(node.value).strip()
 
     def _sequence(self, node: yaml.Node, what: str) -> list[yaml.Node]:
-        if not _said(node):
+        if not _is_given(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
             raise self._error(node, f"{what}: expected a list, found {_KINDS[type(node)]}")
@@ -282,7 +282,7 @@ class _Reader:
         return ConfigurationError(f"{self._source}:{node.start_mark.line + 1}: {problem}")
 
 
-def _said(node: yaml.Node | None) -> bool:
+def _is_given(node: yaml.Node | None) -> bool:
     """Whether a key stands there with a value: with all that it had commented out, it has none."""
     return node is not None and node.tag != _NULL
 

@@ -29,7 +29,7 @@ METHODS: Final = ("mask", "allowed", "score")
 MOST_POINTS: Final = 1e6
 # So many masks of a plugin are kept; then all are forgotten.
 _KEPT: Final = 512
-# So much of an error's text is said.
+# So much of an error's text is logged.
 _LONGEST: Final = 300
 _NO_POINTS: Final = np.zeros(1, np.float32)
 
@@ -41,10 +41,10 @@ class NonsenseError(ValueError):
 def said_of(error: BaseException) -> str:
     """Return in one short line what was raised."""
     try:
-        said = " ".join(str(error).split())[:_LONGEST]
+        text = " ".join(str(error).split())[:_LONGEST]
     except Exception:  # noqa: BLE001 -- an error that cannot be shown is one of the plugin's, too
-        said = ""
-    return said if isinstance(error, NonsenseError) else f"{type(error).__name__}: {said}"
+        text = ""
+    return text if isinstance(error, NonsenseError) else f"{type(error).__name__}: {text}"
 
 
 class Faults:
@@ -53,21 +53,21 @@ class Faults:
     def __init__(self) -> None:
         # How often, by the plugin's name and its method.
         self.counts: dict[tuple[str, str], int] = {}
-        self._said: set[tuple[str, str]] = set()
+        self._logged: set[tuple[str, str]] = set()
         self._unsaid: deque[str] = deque()
 
     def note(self, plugin: str, method: str, error: BaseException) -> None:
         """Count a fault; the first of each method is for the log."""
         key = (plugin, method)
         self.counts[key] = self.counts.get(key, 0) + 1
-        if key not in self._said:
-            self._said.add(key)
+        if key not in self._logged:
+            self._logged.add(key)
             outcome = "its scores count for nothing" if method == "score" else "pods that it is asked about wait"
             self._unsaid.append(f"plugin {plugin}: {method} failed: {said_of(error)}; {outcome}")
 
     def begin_anew(self) -> None:
         """Say the next fault of each method again: the plugins are others now."""
-        self._said.clear()
+        self._logged.clear()
 
     def take(self) -> list[str]:
         """Return the sentences for the log that have not been taken."""
