@@ -47,7 +47,7 @@ def test_the_callback_stands_once_in_the_list_also_where_the_list_has_it(
         for plugin in request.config.pluginmanager.get_plugins()
         if Path(getattr(plugin, "__file__", "") or "") == TESTS / "conftest.py"
     )
-    for _ in range(2):
+    for _unused in range(2):
         begin()
     found = [name for name in os.environ["ANSIBLE_CALLBACKS_ENABLED"].split(",") if name]
     assert found == [*(name for name in given.split(",") if name == "profile_tasks"), "without_cyclic_gc"]
