@@ -150,11 +150,16 @@ def _unread(pod: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     """Say it where the settings on the driver's command line cannot be read. The first container is the driver."""
     containers = pod.get("containers") or []
     if containers and _words(containers[0]) and all(_options(one) is None for one in containers):
-        name, program = containers[0].get("name"), " ".join(_words(containers[0])[0].split())[:60]
+        name, program = _shown(str(containers[0].get("name"))), _shown(_words(containers[0])[0])
         yield (
             f"container {name} runs {program}, so Spark's settings on its command line cannot be read; they can behind"
             " spark-submit, or behind the word driver for Spark's own entry point"
         )
+
+
+def _shown(text: str) -> str:
+    """Return a user's text for one line on a terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in " ".join(text.split())[:60])
 
 
 def _losses(settings: t.Mapping[str, str]) -> t.Iterator[str]:

@@ -255,7 +255,7 @@ class Controller(unittest.TestCase):
         batch.jobs(), batch.states()
         del self.asked[:]
         found = batch.starts()
-        return found and {name: time.localtime(at)[:4] for name, at in found.items()}
+        return found and {name: at and time.localtime(at)[:4] for name, at in found.items()}
 
     def test_reservations_begin_on_the_nodes_that_the_server_says_and_each_is_asked_about(self):
         said = {"R1.srv": reservation("R1.srv", 10), "S2.srv": reservation("S2.srv", 9)}
@@ -280,8 +280,18 @@ class Controller(unittest.TestCase):
         for odd in ("", whole[:-9], reservation("R2.srv", 10), Answer(1, "", "unknown"), OSError("no end within 20 s")):
             batch = self.batch(self.reservations({"R1.srv": odd}, n1="R1.srv"))
             with self.subTest(odd):
-                self.assertIsNone(self.hours(batch))
+                self.assertEqual(self.hours(batch), {"n1": None})
                 self.assertTrue(self.remarks)
+
+    def test_a_reservation_without_an_answer_hides_only_what_begins_on_its_own_nodes(self):
+        gone = Answer(1, "", "pbs_rstat: Unknown Reservation Id R1.srv")
+        said = {"R1.srv": gone, "R2.srv": reservation("R2.srv", 9), "R3.srv": reservation("R3.srv", 8)}
+        batch = self.batch(self.reservations(said, n1="R1.srv,R3.srv", n2="R2.srv"))
+        self.assertEqual(self.hours(batch), {"n1": None, "n2": (2099, 11, 23, 9)})
+        said["R1.srv"] = reservation("R1.srv", 7)
+        self.assertEqual(self.hours(batch), {"n1": (2099, 11, 23, 7), "n2": (2099, 11, 23, 9)})
+        said["R1.srv"] = gone
+        self.assertEqual(self.hours(batch)["n1"], (2099, 11, 23, 7), "it keeps what it said last")
 
     def test_what_is_no_id_of_a_reservation_is_not_asked_about(self):
         batch = self.batch(self.reservations({}, n1="--version, -F, R1 srv", n2=None))
@@ -302,7 +312,7 @@ class Controller(unittest.TestCase):
                 found = self.hours(batch)
             return found, [argv[2][1] for argv in self.asked]
 
-        self.assertEqual(asked(), (None, ["0", "1", "2"]))
+        self.assertEqual(asked(), ({"n1": None}, ["0", "1", "2"]))
         self.assertIn("2 of 5 reservations not asked about", self.remarks[0])
         self.assertEqual(asked(), ({"n1": (2099, 11, 23, 10)}, ["3", "4", "0"]))
         said["R1.srv"] = reservation("R1.srv", 8)

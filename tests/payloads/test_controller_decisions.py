@@ -295,6 +295,9 @@ class BeliefTable(unittest.TestCase):
         self.assertIsNone(self.beliefs.of("n1").planned_start)
         self.beliefs.starts = {}
         self.assertEqual(self.beliefs.of("n1").planned_start, "")
+        self.beliefs.starts = {"n1": None}
+        self.assertIsNone(self.beliefs.of("n1").planned_start, "of this node it cannot be told")
+        self.assertEqual(self.beliefs.of("n2").planned_start, "")
 
     def test_a_job_handed_over_while_the_list_was_made_is_not_missed_in_it(self):
         for _ in range(9):

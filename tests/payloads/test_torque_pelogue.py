@@ -77,6 +77,10 @@ class Waiting(unittest.TestCase):
             with self.subTest(argv=argv):
                 self.assertIsNone(pelogue.run(argv, 10.0))
 
+    def test_a_host_without_a_free_descriptor_fails_no_prologue(self):
+        with mock.patch("os.pipe", side_effect=OSError(24, "Too many open files")):
+            self.assertIsNone(pelogue.run(["/bin/true"], 10.0))
+
 
 class Refusals(unittest.TestCase):
     def test_a_job_is_refused_only_by_what_nodeshare_or_the_site_says(self):

@@ -316,7 +316,10 @@ def run(argv: Sequence[str], seconds: float) -> Optional[int]:
 
     It has a session of its own: Torque's alarm ends the script, and what nodeshare has begun it finishes.
     """
-    reader, writer = os.pipe()
+    try:
+        reader, writer = os.pipe()
+    except OSError:
+        return None
     try:
         try:
             child = subprocess.Popen(

@@ -42,13 +42,20 @@ def test_one_variable_says_everywhere_where_the_programs_of_slurm_are(rehearsal:
 
 
 @pytest.mark.parametrize("playbook", ["site", "verify", "status"])
-@pytest.mark.parametrize("name", ["torque_bin_dir", "torque_share_bin_dir"])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"torque_bin_dir": "/srv/torque/bin"},
+        {"torque_share_bin_dir": "/srv/torque/bin"},
+        {"torque_bin_dir": "", "torque_share_bin_dir": "/srv/torque/bin"},
+    ],
+)
 def test_one_variable_says_everywhere_where_the_programs_of_torque_are(
-    rehearsal: Any, name: str, playbook: str
+    rehearsal: Any, variables: dict[str, str], playbook: str
 ) -> None:
     rehearsal.answer({"bin_dir": "/srv/torque/bin", "nodes": [], "settings": {}}, module="torque_info")
     options = ("--check", "--tags", "share_preflight") if playbook == "site" else ()
-    done = rehearsal.playbook(playbook, *options, converged_wlm="torque", **{name: "/srv/torque/bin"})
+    done = rehearsal.playbook(playbook, *options, converged_wlm="torque", **variables)
     calls = asked(done, {"torque_info"})
     assert calls, done.said
     assert {call.args.get("bin_dir") for call in calls} == {"/srv/torque/bin"}, [str(call) for call in calls]

@@ -125,6 +125,11 @@ def test_settings_on_the_drivers_command_line_count_before_those_of_the_file() -
     assert second.startswith("node_share_controller_deadline is 45 s on n1, and executors of job.yml may need 50 s")
 
 
+def test_a_program_s_name_writes_nothing_but_itself_on_a_terminal() -> None:
+    (warning,) = judged(started_by("\x1b]0;x\x07run", "app"))["warnings"]
+    assert warning.startswith("job.yml: container driver runs ?]0;x?run, so Spark's settings")
+
+
 def test_words_behind_the_program_are_its_own() -> None:
     words = '- --conf\n                - spark.decommission.enabled=false\n                - "60"'
     assert judged(SITE_IMAGE.replace('- "60"', words))["warnings"] == []

@@ -57,7 +57,7 @@ class Controller:
         self.api = api
         self.evict_on = evict_on
         self.drain_ahead = drain_ahead
-        self.starts: Mapping[str, float] = {}
+        self.starts: Mapping[str, Optional[float]] = {}
         self.batch = batch
         self.spool = spool
         self.remark = remark
@@ -261,9 +261,13 @@ class Controller:
         with self._lock:
             beliefs.take_jobs(jobs)
             beliefs.take_states(states)
-            self.starts = self.starts if starts is None else starts
+            if starts is not None:
+                self.starts = beliefs.starts = {
+                    name: self.starts.get(name) if at is None else at for name, at in starts.items()
+                }
+            elif not self.drain_ahead:
+                beliefs.starts = {}
             beliefs.planned = self._planned(time.time())
-            beliefs.starts = {} if not self.drain_ahead else beliefs.starts if starts is None else starts
             self._answered.intersection_update(beliefs.nodes_of)
             self._show(self.nodes)
         self.settle_all()
@@ -347,7 +351,7 @@ class Controller:
 
     def _planned(self, now: float) -> FrozenSet[str]:
         """Nodes on which a job or a reservation begins soon, or should have begun: Slurm is late sometimes."""
-        coming = (name for name, at in self.starts.items() if at - self.drain_ahead <= now <= at + LATE_SECONDS)
+        coming = (name for name, at in self.starts.items() if at and at - self.drain_ahead <= now <= at + LATE_SECONDS)
         return frozenset(coming) if self.drain_ahead else frozenset()
 
     def run_evictions(self, period: float, *, beat: Beat) -> None:

@@ -113,7 +113,7 @@ class JobsByNode:
         self.nodes_of: Dict[str, FrozenSet[str]] = {}
         self.states: Optional[Mapping[str, str]] = None
         self.planned: FrozenSet[str] = frozenset()
-        self.starts: Optional[Mapping[str, float]] = None
+        self.starts: Optional[Mapping[str, Optional[float]]] = None
         self._holders: Dict[str, Dict[str, None]] = {}
         self._missed: Dict[str, int] = {}
         self._asked_about: FrozenSet[str] = frozenset()
@@ -163,8 +163,14 @@ class JobsByNode:
             self.acting,
             self.acting and self.lists >= SURE and self.states is not None,
             node in self.planned,
-            None if self.starts is None else start_text(self.starts.get(node)),
+            self._start_of(node),
         )
+
+    def _start_of(self, node: str) -> Optional[str]:
+        """Return what the Node is to say of its next start; None where it is not known, and stays as it was."""
+        if self.starts is None or (node in self.starts and self.starts[node] is None):
+            return None
+        return start_text(self.starts.get(node))
 
     def _take(self, key: str, nodes: FrozenSet[str]) -> None:
         self._drop(key)

@@ -100,7 +100,8 @@ class PbsBatch(Batch):
         self.known: Dict[str, Known] = {}  # by id
         self.nodes: Optional[Nodes] = None  # of the last list of jobs, until the states are asked for
         self.reserved: Optional[Dict[str, FrozenSet[str]]] = None  # of the last look at the nodes
-        self.begins: Dict[str, Tuple[float, ...]] = {}  # of reservations: the one asked about longest ago is first
+        # Of reservations, None before the first answer; the one that was asked about longest ago is first.
+        self.begins: Dict[str, Optional[Tuple[float, ...]]] = {}
 
     def in_control(self) -> Optional[bool]:
         """Of several servers the one that is active says its own name."""
@@ -125,30 +126,32 @@ class PbsBatch(Batch):
         nodes, self.nodes = self.nodes or self._look(), None
         return None if nodes is None else {self.names.get(host, host): state for host, state in nodes.states.items()}
 
-    def starts(self) -> Optional[Dict[str, float]]:
-        """When the next reservation begins on each node that has one.
+    def starts(self) -> Optional[Dict[str, Optional[float]]]:
+        """When the next reservation begins on each node that has one; None for a node of which it cannot be told.
 
         The server itself says which nodes a reservation has, so text of its owner names none. Each is asked about by
-        itself, so text of its owner tells nothing of another. One for which there was no time keeps what it said last.
+        itself, so text of its owner tells nothing of another. One without an answer keeps what it said last.
         """
         reserved = self.reserved
         if not reserved:
             return None if reserved is None else {}
         self.begins = {name: times for name, times in self.begins.items() if name in reserved}
         give_up = time.monotonic() + RESERVATIONS_SECONDS
+        asked = 0
         for name in [*sorted(reserved.keys() - self.begins.keys()), *self.begins]:
             if time.monotonic() > give_up:
                 break
-            times = self._begin_of(name)
-            if times is None:
-                return None
-            self.begins.pop(name, None)  # behind all others, so that its turn comes last
-            self.begins[name] = times
-        if len(self.begins) < len(reserved):
+            times, before = self._begin_of(name), self.begins.pop(name, None)
+            self.begins[name] = before if times is None else times  # behind all others, so that its turn comes last
+            asked += 1
+        untold = [name for name in reserved if self.begins.get(name) is None]
+        if untold and asked < len(reserved):
             text = "pbs_rstat: {} of {} reservations not asked about within {:g} s"
-            self.remark(text.format(len(reserved) - len(self.begins), len(reserved), RESERVATIONS_SECONDS))
-            return None
-        return self.earliest((at, reserved[name]) for name, times in self.begins.items() for at in times)
+            self.remark(text.format(len(reserved) - asked, len(reserved), RESERVATIONS_SECONDS))
+        found: Dict[str, Optional[float]] = {}
+        found.update(self.earliest((at, reserved[name]) for name, times in self.begins.items() for at in times or ()))
+        found.update(dict.fromkeys(self.kube_names(host for name in untold for host in reserved[name])))
+        return found
 
     def _begin_of(self, name: str) -> Optional[Tuple[float, ...]]:
         """Ask when a reservation begins: at one time, or () where it does not say; None: no answer."""

@@ -89,8 +89,11 @@ class Batch(ABC):
     @abstractmethod
     def states(self) -> Optional[Dict[str, str]]: ...
 
-    def starts(self) -> Optional[Dict[str, float]]:
-        """When the next planned job or reservation begins on each node that has one, in seconds of the epoch."""
+    def starts(self) -> Optional[Mapping[str, Optional[float]]]:
+        """When the next planned job or reservation begins on each node that has one, in seconds of the epoch.
+
+        None, for all nodes or for one: it cannot be told, and stays as it was.
+        """
         return {}
 
     def ends(self) -> Optional[Dict[str, float]]:

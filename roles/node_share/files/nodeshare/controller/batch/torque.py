@@ -47,7 +47,7 @@ class TorqueBatch(PbsBatch):
         self.remark("{}: exit code {}: {}".format(self.qstat, mine.code, mine.err.strip()[:200]))
         return None
 
-    def starts(self) -> Optional[Dict[str, float]]:
+    def starts(self) -> Optional[Dict[str, Optional[float]]]:
         """Return none: Torque's own scheduler plans nothing."""
         return {}
 
