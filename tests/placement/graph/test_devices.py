@@ -171,17 +171,24 @@ def test_devices_are_vertices_of_the_jgf(*, pools: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "left"),
+    ("numa", "items", "left"),
     [
-        ([], [("n0", 2)]),
-        ([numa_nodes("2", "2")], [("n0", 2)]),
-        ([numa_nodes("2", "2", gpu=2)], [("node-0", 1), ("node-1", 1)]),
-        ([numa_nodes("2", "2", gpu=1)], [("n0", 2)]),
+        ((0, 1), [], [("n0", 2)]),
+        ((0, 1), [numa_nodes("2", "2")], [("n0", 2)]),
+        ((0, 1), [numa_nodes("2", "2", gpu=2)], [("node-0", 1), ("node-1", 1)]),
+        ((0, 1), [numa_nodes("2", "2", gpu=1)], [("n0", 2)]),
+        # The driver does not say in which NUMA nodes they are.
+        ((-1, -1), [numa_nodes("2", "2", gpu=2)], [("node-1", 2)]),
+        ((-1, -1, -1), [numa_nodes("2", "2", gpu=2)], [("node-1", 1)]),
+        ((-1, -1, -1), [numa_nodes("2", "2", gpu=1)], [("node-1", 1)]),
+        ((1, -1), [numa_nodes("2", "2", gpu=2)], [("node-0", 1), ("node-1", 1)]),
     ],
 )
-def test_a_gpu_that_is_a_resource_too_is_in_the_file_once(items: list[NodeZones], left: list[tuple[str, int]]) -> None:
+def test_a_gpu_that_is_a_resource_too_is_in_the_file_once(
+    numa: tuple[int, ...], items: list[NodeZones], left: list[tuple[str, int]]
+) -> None:
     has = amounts(cpu="4", **{"nvidia.com/gpu": "4"})
-    graph = graph_of(cluster_of(*items, part("s1", *gpus(0, 1)), allocatable=has))
+    graph = graph_of(cluster_of(*items, part("s1", *gpus(*numa)), allocatable=has))
     assert [(at, size) for at, _type, _name, size, said in written(graph) if not said] == left
 
 

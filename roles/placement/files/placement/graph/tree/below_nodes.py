@@ -82,6 +82,12 @@ def resources(found: list[Place], own: Amounts, gpu: str) -> list[Amounts]:
         both = min(dict(has).get(gpu, 0), sum(each.device.kind == GPU for each in place.held))
         left -= both
         amounts.append(_less(has, gpu, both))
+    # A driver may not say in which NUMA node a GPU is that an agent has counted in one.
+    rest = max(0, left - dict(own).get(gpu, 0))
+    for index, has in enumerate(amounts):
+        both = min(dict(has).get(gpu, 0), rest)
+        rest -= both
+        amounts[index] = _less(has, gpu, both)
     return [*amounts, _less(own, gpu, left)]
 
 
