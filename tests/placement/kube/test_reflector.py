@@ -17,6 +17,7 @@ from placement.kube.watch.reflector import ABSENT_SECONDS, DOUBT_SECONDS, Backwa
 from placement.kube.watch.watched_resources import sources
 from placement.model.messages.action import Bind
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
+from placement.model.objects.volume import VolumeAttachment
 from placement.model.objects.workload import INCUBATOR, UPSTREAM, UPSTREAM_ALPHA, Namespace, PodGroup
 from placement.state.cluster import Cluster
 from placement_kit.fake_api import LOST, ScriptedConnection
@@ -166,14 +167,18 @@ FORBIDDEN = (
 )
 
 
-def attempts(source: Source, *script, step=DOUBT_SECONDS) -> tuple[Health, list]:
+def fail(*_words) -> None:
+    pytest.fail("nothing is to be told")
+
+
+def attempts(source: Source, *script, step=DOUBT_SECONDS, told=fail) -> tuple[Health, list]:
     """How the source is doing once the script is at its end, and what was logged."""
     logged = []
     connection = ScriptedConnection(*script, StopIteration())
     reflector = Reflector(
         source,
         connection,
-        fail,
+        told,
         stop=Waits(),
         log=lambda name, text: logged.append((name, text)),
         refused=fail,
@@ -208,12 +213,36 @@ def test_a_right_that_is_missing_for_a_moment_is_waited_for():
     assert (health.absent, health.synced, logged) == (False, False, [])
 
 
-def test_what_may_not_be_read_any_more_is_gone_and_is_there_again_with_the_right():
-    clock = iter([100.0, 100.0 + DOUBT_SECONDS, 200.0]).__next__
-    there = item("a", 3, spec={"nodeName": "n0", "source": {"persistentVolumeName": "v"}})
-    script = [page(9, there), FORBIDDEN, FORBIDDEN, FORBIDDEN, page(20, there), []]
+def attachment(name: str) -> dict:
+    return item(name, 3, spec={"nodeName": "n0", "source": {"persistentVolumeName": "v"}})
+
+
+def test_what_may_not_be_read_any_more_is_kept_and_compared_once_the_right_is_there_again():
+    clock = itertools.count(100.0, DOUBT_SECONDS).__next__
+    script = [page(9, attachment("a"), attachment("b")), *[FORBIDDEN] * 9, page(20, attachment("a")), []]
     events, _connection, _refused = told(ATTACHMENTS, *script, stop=Waits(), clock=clock)
-    assert [type(event) for event in events] == [Upserted, Deleted, Upserted]
+    assert [type(event) for event in events] == [Upserted, Upserted, Deleted, Upserted]
+    assert events[2] == Deleted(VolumeAttachment, "b", 20)
+
+
+def test_a_right_that_is_taken_away_is_logged_once_and_does_not_stop_the_daemon():
+    health, logged = attempts(ATTACHMENTS, page(9, attachment("a")), *[FORBIDDEN] * 9, told=lambda _events: None)
+    assert (health.absent, health.synced) == (True, True)
+    assert [text for _name, text in logged] == [
+        "cannot be read any more; what there was is kept until that is certain",
+        "not permitted: the role `placement` gives the right; going on with what was read before",
+    ]
+
+
+def test_what_is_not_served_after_it_was_forbidden_gets_a_doubt_of_its_own():
+    clock = iter([100.0, 200.0, 201.0, 202.0, 300.0]).__next__
+    script = [page(9, attachment("a")), FORBIDDEN, FORBIDDEN, UNSERVED, FORBIDDEN, UNSERVED]
+    events, _connection, _refused = told(ATTACHMENTS, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Upserted]
+    clock = iter([100.0, 200.0, 201.0, 300.0]).__next__
+    script = [page(9, attachment("a")), FORBIDDEN, FORBIDDEN, UNSERVED, UNSERVED]
+    events, _connection, _refused = told(ATTACHMENTS, *script, stop=Waits(), clock=clock)
+    assert [type(event) for event in events] == [Upserted, Deleted]
 
 
 def test_pods_are_placed_by_a_daemon_with_an_older_cluster_role():
@@ -261,10 +290,6 @@ def test_what_every_api_server_serves_is_never_taken_for_absent(said):
         reflector.run()
     assert (reflector.health.absent, reflector.health.synced) == (False, False)
     assert reflector.health.error.startswith("404: ")
-
-
-def fail(*_words) -> None:
-    pytest.fail("nothing is to be told")
 
 
 @pytest.mark.parametrize("source", [PLAIN, SHARED])

@@ -137,8 +137,8 @@ class Reflector:
         # UIDs and versions of what a shared source has.
         self._known: dict[str, int] = {}
         self._known_in = source
-        # Since when the API server does not serve it, or forbids it.
-        self._missed: float | None = None
+        # Whether the API server does not serve it or only forbids it, and since when.
+        self._missed: tuple[bool, float] | None = None
 
     def run(self) -> None:
         """List, then watch, until everything stops."""
@@ -156,10 +156,12 @@ class Reflector:
                 self._version = 0
             except Refused as error:
                 if self._is_unserved(error.answer):
-                    self._do_without("not served by this API server")
+                    self._do_without("not served by this API server", gone=True)
                 elif self.source.dispensable and forbidden(error.answer):
                     # An API server that is just starting forbids for a moment what it allows later.
-                    self._do_without("not permitted: the role `placement` gives the right; going on without", wait=True)
+                    kept = "with what was read before" if self._known else "without"
+                    why = f"not permitted: the role `placement` gives the right; going on {kept}"
+                    self._do_without(why, gone=False)
                 else:
                     self._missed = None
                     asked = error.answer.retry_after
@@ -247,23 +249,26 @@ class Reflector:
             return False
         return answer.body.strip() == _NOT_SERVED or not_found(answer)
 
-    def _do_without(self, why: str, *, wait: bool = False) -> None:
-        """Take a resource that cannot be read for gone, with all its objects, if that is still so some seconds later.
+    def _do_without(self, why: str, *, gone: bool) -> None:
+        """Go on without news of a resource that cannot be read, if that is still so some seconds later.
 
-        Where nothing is known of it, this is done at once unless `wait` is set.
+        What is not served any more is `gone` with all its objects. What may not be read is as it was, so far as is
+        known. Where nothing of it is known, the first is done at once.
         """
         self._version = 0
         now = self._clock()
-        self._missed = now if self._missed is None else self._missed
-        if (self._known or wait) and now - self._missed < DOUBT_SECONDS:
+        if self._missed is None or self._missed[0] is not gone:
+            self._missed = gone, now
+        if (self._known or not gone) and now - self._missed[1] < DOUBT_SECONDS:
             if self._known:
                 self._note("cannot be read any more; what there was is kept until that is certain")
             return
-        if self._known:
+        dropped = self._known if gone else {}
+        if dropped:
             # They have not been deleted: when it can be read again, they may be there as they were.
-            self._put([Deleted(self.source.kind, uid, UNSERVED) for uid in self._known])
+            self._put([Deleted(self.source.kind, uid, UNSERVED) for uid in dropped])
             self._known = {}
-        if not self.health.absent:
+        if dropped or not self.health.absent:
             self._log(self.source.name, why)
         self.health.absent = True
         self.health.synced = True
