@@ -308,6 +308,14 @@ def test_a_watch_that_tells_nothing_to_its_end_is_asked_about(monkeypatch):
         told(PLAIN, *script, stop=Waits())
 
 
+def test_a_watch_that_tells_nothing_is_asked_about_in_the_version_that_is_served(monkeypatch):
+    monkeypatch.setattr("placement.kube.watch.reflector._AT_ONCE", 0.0)
+    source = next(source for source in sources() if source.older is not None)
+    _events, connection, _refused = told(source, UNSERVED, page(9), [], page(9), stop=Waits())
+    asked = [path.partition("?")[0] for _method, path, _body in connection.asked]
+    assert asked == [source.path, *[source.older.path] * 3]
+
+
 def test_a_version_that_the_server_has_not_reached_leads_to_a_list():
     ahead = (504, {"kind": "Status", "message": "Timeout: Too large resource version: 30, current: 9", "code": 504})
     with pytest.raises(Backwards):

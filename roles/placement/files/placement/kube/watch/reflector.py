@@ -235,7 +235,7 @@ class Reflector:
 
     def _look_at_version(self) -> None:
         """Asks for the server's version: a watch told nothing, not even the bookmark before its end."""
-        answer = self._connection.request("GET", f"{self.source.path}?{urlencode({'limit': '1'})}")
+        answer = self._connection.request("GET", f"{self._served.path}?{urlencode({'limit': '1'})}")
         if answer.status != _OK:
             raise Refused(answer)
         page = self._decoder.decode_page(self.source.kind, answer.body)
