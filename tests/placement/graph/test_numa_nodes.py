@@ -16,8 +16,9 @@ from placement.graph.tree.tree import Graph
 from placement.graph.views.show import show
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.action import Bind
-from placement.model.messages.event import Upserted
+from placement.model.messages.event import Deleted, Upserted
 from placement.model.node_zones import NodeZones, NumaNode
+from placement.model.objects.node import Node
 from placement.model.rules.topology import TopologyRequest
 from placement.model.slicing import finish
 from placement.state.cluster import Cluster
@@ -109,6 +110,25 @@ def test_how_well_nodes_fit_is_found_once_for_equal_requests_until_an_object_cha
     known["n1"] = numa_nodes("n1", 0, 1)
     numbers, _ranks, looks = graph.numa_nodes.rate(TWO, rows)
     assert (numbers.tolist(), looks) == ([2, 0, 2], MAX_LOOKS - 5)
+
+
+def test_answers_about_nodes_that_have_gone_are_not_kept_for_ever() -> None:
+    cluster = Cluster()
+    found = NumaNodes(cluster.columns, lambda name: numa_nodes(name, 2, 2))
+    most = 0
+    for index in range(400):
+        there = node(f"n{index}")
+        cluster.apply(Upserted(there))
+        found.rate(TWO, np.array([cluster.columns.rows[there.name]]))
+        most = max(most, len(found))
+        cluster.apply(Deleted(Node, there.uid, index + 2))
+    assert 1 < most < 100
+    # Where all nodes stay, nothing is found twice.
+    for index in range(200):
+        cluster.apply(Upserted(node(f"m{index}")))
+    rows = np.array([cluster.columns.rows[f"m{index}"] for index in range(200)])
+    found = NumaNodes(cluster.columns, {name: numa_nodes(name, 2, 2) for name in cluster.columns.rows}.get)
+    assert [found.rate(TWO, rows)[2] for _time in range(3)] == [MAX_LOOKS - 600, MAX_LOOKS - 200, MAX_LOOKS - 200]
 
 
 @pytest.mark.parametrize(("rest", "fits"), [("2", True), ("4", False)])

@@ -28,6 +28,9 @@ Taken = dict[tuple[str, str], dict[str, int]]
 MAX_LOOKS: Final = 2048
 # Requests for which it is kept how well nodes fit.
 _KEPT: Final = 16
+# Answers of a request that are kept for each node there is, and beside that: those about nodes that have gone go with all.
+_KEPT_PER_NODE: Final = 2
+_KEPT_BESIDE: Final = 64
 # How good a node is for pods of a request: the first are the best.
 FITS_ALIGNED: Final = 0
 FITS: Final = 1
@@ -62,6 +65,8 @@ class NumaNodes:
         self._kept.move_to_end(request)
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
+        if len(kept) > _KEPT_PER_NODE * len(self._columns.rows) + _KEPT_BESIDE:
+            kept.clear()
         for index, row in enumerate(rows[: max(0, looks)].tolist()):
             if looks <= 0:
                 break
@@ -75,6 +80,10 @@ class NumaNodes:
                 found = kept[known.name] = (known, *_fit(known, request))
             _unused, numbers[index], ranks[index] = found
         return numbers, ranks, looks
+
+    def __len__(self) -> int:
+        """Count the answers that are kept."""
+        return sum(map(len, self._kept.values()))
 
     def advise(self, row: int, request: Amounts, taken: Taken) -> str:
         """Return the NUMA node that the kubelet will take for a pod; empty where it takes none or none is known.
