@@ -172,6 +172,20 @@ def test_the_graph_follows_what_happens_between_two_questions() -> None:
     assert result(view.show(nodes=False))[-1] == "note: node lost: topology_levels does not say its rack"
 
 
+def test_the_tree_of_many_nodes_is_shown_in_steps_and_a_node_may_go_between_two() -> None:
+    cluster = Cluster()
+    for index in range(600):
+        cluster.apply(Upserted(node(f"n{index}")))
+    view = view_of(cluster, Settings(topology_levels="rack=example.com/rack"))
+    lines = result(view.show(nodes=True))
+    assert len(lines) == 1 + 600 + 600
+    # Lines and nodes that are looked at for notes, 256 at a time.
+    assert len([*view.show(nodes=True)]) >= 4
+    for number, _step in enumerate(view.show(nodes=True)):
+        cluster.apply(Deleted(Node, f"uid-n{599 - number}", 9))
+    assert len(result(view.show(nodes=True))) < len(lines)
+
+
 def test_the_tree_is_drawn_as_a_page(ask, capsys) -> None:
     command, _view = ask
     assert command("show", "--html") == 0

@@ -23,7 +23,7 @@ from placement.model.slicing import Steps, paced
 from placement.state.cluster import Cluster
 
 Json = dict[str, Any]
-# Rows that are compared in one go, and pieces of JGF that are made in one go.
+# Rows that are compared in one go, and pieces of JGF or lines that are made in one go.
 _ROWS: Final = 256
 _PIECES: Final = 256
 
@@ -66,7 +66,16 @@ class TopologyView:
         """Return the tree as lines, and what does not agree about it."""
         graph = yield from self._source.obtain()
         yield
-        return [*show(graph, nodes=nodes), *(f"note: {sentence}" for sentence in graph.findings())]
+        lines: list[str] = []
+        for line, pause in paced(show(graph, nodes=nodes), _PIECES):
+            lines.append(line)
+            if pause:
+                yield
+        for sentences, pause in paced(graph.findings(), _PIECES):
+            lines += (f"note: {sentence}" for sentence in sentences)
+            if pause:
+                yield
+        return lines
 
     def picture(self, scheduler: str) -> Steps[Json]:
         """Return the tree as data for a picture; `scheduler` is the name by which pods ask for this scheduler."""

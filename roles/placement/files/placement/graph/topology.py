@@ -8,7 +8,7 @@ The tree has one path for each node, one name for each level, from the outermost
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -76,13 +76,12 @@ class Topology:
             found[gap:] = [None] * (len(found) - gap)
         return tuple(found)
 
-    def findings(self, nodes: Iterable[Node]) -> list[str]:
-        """Return what does not agree, one sentence each: nodes without a place, and labels against the file."""
-        found: list[str] = []
+    def findings(self, nodes: Iterable[Node]) -> Iterator[list[str]]:
+        """Yield for each node what does not agree, one sentence each: no place, and labels against the file."""
         domains: dict[tuple[str, str], tuple[str, str]] = {}
         values: dict[tuple[str, str], tuple[str, str]] = {}
         for node in sorted(nodes, key=lambda node: node.name):
-            path = self.path(node)
+            path, found = self.path(node), list[str]()
             missing = [level for level, name in zip(self.levels, path, strict=True) if name is None]
             if missing:
                 found.append(f"node {node.name}: {self.source} does not say its {missing[0]}")
@@ -102,7 +101,7 @@ class Topology:
                         f"node {node.name}: label {label}={value} as on node {another}, but {self.source} has them"
                         f" in {level} {name} and {known}"
                     )
-        return found
+            yield found
 
 
 def check_levels(levels: tuple[str, ...], source: str) -> None:

@@ -7,7 +7,7 @@ Nothing here is told of pods, jobs or nodes. The state notes each row that it ch
 reads from them what has changed since it was last asked. Whatever holds room in the state holds room here.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -263,11 +263,12 @@ class Graph:
             for run, (number, each) in enumerate(zip(numbers.tolist(), sums.T.tolist(), strict=True))
         ]
 
-    def findings(self) -> list[str]:
-        """Return nodes without a place, labels that contradict the file of the tree, and pools that are not whole."""
+    def findings(self) -> Iterator[list[str]]:
+        """Yield for each node: no place, labels that contradict the file of the tree, pools that are not whole."""
         nodes = [node for node in self.columns.nodes if node is not None]
-        pools = (sentence for node in nodes for sentence in self.devices.findings(node.name))
-        return [*self.topology.findings(nodes), *pools]
+        yield from self.topology.findings(nodes)
+        for node in nodes:
+            yield [*self.devices.findings(node.name)]
 
     def check(self, rows: Iterable[int] | None = None) -> list[Drift]:
         """Compare these rows, or all, and the sums of all domains with the columns; return and heal what differs."""

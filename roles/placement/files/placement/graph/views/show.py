@@ -33,7 +33,8 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
         ]
         count = "" if use.level == NODE else f"  {use.nodes} node{'s' if use.nodes != 1 else ''}"
         yield _INDENT * depth + "  ".join([title + count, *amounts])
-        if use.level == NODE:
+        # A node may have gone since the last line was taken.
+        if use.level == NODE and use.domain in graph.columns.rows:
             known = graph.numa_nodes.of(graph.columns.rows[use.domain])
             for line in _below(known, graph.devices.of(use.domain)):
                 yield _INDENT * (depth + 1) + line
