@@ -57,9 +57,11 @@ def test_a_slice_is_read_with_its_pool_and_its_node() -> None:
 
 
 def test_the_older_version_says_the_same_one_level_deeper() -> None:
-    flat = gpu()
+    flat = gpu() | {"nodeName": "n7"}
     deep = {"name": flat.pop("name"), "basic": flat}
-    assert read(slice_of(deep)) == read(slice_of(gpu()))
+    found = read(slice_of(deep))
+    assert found == read(slice_of(gpu() | {"nodeName": "n7"}))
+    assert found.devices[0].node == "n7"
 
 
 def test_devices_that_several_nodes_reach_are_in_none() -> None:

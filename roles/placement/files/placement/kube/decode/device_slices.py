@@ -77,7 +77,7 @@ def _device(device: wire.Device, driver: str, index: int) -> Device:
         numa=next((_numa(said) for name, said in named if name in _NUMA), NO_NUMA_NODE),
         pcie_root=root if _PCIE_ROOT.fullmatch(root) else "",
         memory=min(read_bytes(memory[0].value, f"{field}.capacity[memory]"), MAX_AMOUNT) if memory else 0,
-        node=_node(device.node_name, f"{field}.nodeName"),
+        node=_node(body.node_name, f"{field}.nodeName"),
     )
 
 

@@ -26,6 +26,7 @@ class Body(Wire):
 
     attributes: dict[str, Attribute] | None = None
     capacity: dict[str, Capacity] | None = None
+    node_name: str | None = None
 
 
 class Device(Body):
@@ -33,7 +34,6 @@ class Device(Body):
 
     name: str = ""
     basic: Body | None = None
-    node_name: str | None = None
 
 
 class Pool(Wire):
