@@ -14,7 +14,8 @@ from placement.graph.tree.tree import Graph
 from placement.graph.views.show import show
 from placement.model.device_slices import GPU, Device, DeviceSlice
 from placement.model.messages.action import Bind
-from placement.model.messages.event import UNSERVED, Deleted, Upserted
+from placement.model.messages.event import UNSERVED, Deleted, Unreadable, Upserted
+from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones, NumaNode
 from placement.model.slicing import finish
 from placement.state.cluster import Cluster
@@ -106,6 +107,31 @@ def test_a_pool_with_two_devices_of_one_name_is_left_out() -> None:
     assert [*cluster.devices.findings("n0")] == [
         "node n0: pool n0 of gpu.example.com is left out: 2 devices are called a"
     ]
+
+
+def unreadable(name: str, version: int) -> Unreadable:
+    refusal = Refusal(kind="ResourceSlice", field="spec", reason="odd", name=name, uid=f"uid-{name}", version=version)
+    return Unreadable(DeviceSlice, refusal)
+
+
+def test_a_pool_is_left_out_while_one_of_its_slices_cannot_be_read() -> None:
+    a, b = gpus(0, 0)
+    shared = {"pool": "fabric", "of": 2}
+    cluster = cluster_of(part("s1", a, **shared), part("s2", b, at="n1", **shared))
+    for version in (2, 3):
+        cluster.apply(unreadable("s1", version))
+        assert (names(cluster), names(cluster, "n1")) == ([], [])
+    assert [*cluster.devices.findings("n0"), *cluster.devices.findings("n1")] == [
+        "node n0: pool fabric of gpu.example.com is left out: slice s1 cannot be read",
+        "node n1: pool fabric of gpu.example.com is left out: 1 of 2 slices of generation 1",
+    ]
+    cluster.apply(Upserted(part("s1", a, version=4, **shared)))
+    assert (names(cluster), names(cluster, "n1")) == (["gpu-0"], ["gpu-1"])
+    cluster.apply(unreadable("s1", 5))
+    cluster.apply(unreadable("never-read", 5))
+    for name in ("s1", "s2", "never-read"):
+        cluster.apply(Deleted(DeviceSlice, f"uid-{name}", 6))
+    assert len(cluster.devices) == 0
 
 
 def test_what_is_not_served_any_more_is_forgotten() -> None:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from placement.model.amounts.quantity import Amounts
+from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import (
     UNSERVED,
     BindFailed,
@@ -285,6 +286,8 @@ class Cluster:
             return
         self._drop_unreadable(kind, refusal.uid, refusal.version)
         self.unreadable.setdefault(kind, {})[refusal.uid] = refusal
+        if kind is DeviceSlice:
+            self.devices.lose(self._known(kind, refusal.uid))
         if kind is PodGroup:
             # Pods that name it may have been told that there is none.
             self._note(PodGroup, refusal.uid)

@@ -25,6 +25,8 @@ class DeviceTable:
         self._at: dict[str, dict[Pool, dict[str, DeviceSlice]]] = {}
         # Slices of each generation of a pool, those without a device in one node as well.
         self._numbers: dict[Pool, Counter[int]] = {}
+        # UIDs of those that were read and cannot be any more: what they say is old.
+        self._unreadable: set[str] = set()
 
     def changed(self, old: Object | None, new: Object | None) -> None:
         """Note a slice that has come, changed or gone; other objects do not matter."""
@@ -32,6 +34,12 @@ class DeviceTable:
             self._drop(old)
         if isinstance(new, DeviceSlice):
             self._add(new)
+
+    def lose(self, item: Object | None) -> None:
+        """Note that the slice has changed and cannot be read, so its pool is not whole until it can be, or is gone."""
+        if isinstance(item, DeviceSlice) and item.uid not in self._unreadable:
+            self._unreadable.add(item.uid)
+            self._uncount(item)
 
     def of(self, node: str) -> tuple[DevicesOfPool, ...]:
         """Return the devices of the node by pool, as far as their pools are whole."""
@@ -52,10 +60,13 @@ class DeviceTable:
 
     def __len__(self) -> int:
         """Count what is remembered, in nodes and pools."""
-        return len(self._at) + len(self._numbers)
+        return len(self._at) + len(self._numbers) + len(self._unreadable)
 
     def _newest(self, pool: Pool, slices: dict[str, DeviceSlice]) -> tuple[list[DeviceSlice], str]:
         """Return the slices of the newest generation, and what is wrong with them, if anything."""
+        lost = next((slices[uid].name for uid in sorted(slices) if uid in self._unreadable), "")
+        if lost:
+            return [], f"slice {lost} cannot be read"
         generation = max(item.generation for item in slices.values())
         newest = [slices[uid] for uid in sorted(slices) if slices[uid].generation == generation]
         of, numbers = newest[0].of, self._numbers[pool]
@@ -76,13 +87,11 @@ class DeviceTable:
             self._at.setdefault(node, {}).setdefault(pool, {})[item.uid] = item
 
     def _drop(self, item: DeviceSlice) -> None:
+        if item.uid in self._unreadable:
+            self._unreadable.remove(item.uid)
+        else:
+            self._uncount(item)
         pool = item.driver, item.pool
-        numbers = self._numbers[pool]
-        numbers[item.generation] -= 1
-        if not numbers[item.generation]:
-            del numbers[item.generation]
-        if not numbers:
-            del self._numbers[pool]
         for node in item.nodes:
             pools = self._at[node]
             del pools[pool][item.uid]
@@ -90,3 +99,12 @@ class DeviceTable:
                 del pools[pool]
             if not pools:
                 del self._at[node]
+
+    def _uncount(self, item: DeviceSlice) -> None:
+        pool = item.driver, item.pool
+        numbers = self._numbers[pool]
+        numbers[item.generation] -= 1
+        if not numbers[item.generation]:
+            del numbers[item.generation]
+        if not numbers:
+            del self._numbers[pool]
