@@ -88,8 +88,8 @@ def test_devices_of_whole_pools_come_change_and_go(cluster: Cluster, daemon: Dae
         if item["properties"].get("driver") == DRIVER
     }
     assert found == {
-        "gpu-0-0": ("numanode", "node-0", "gpu", "pci0000:00"),
-        "gpu-3-1": ("numanode", "node-1", "gpu", "pci0000:03"),
+        "gpu-0:0": ("numanode", "node-0", "gpu", "pci0000:00"),
+        "gpu-3:1": ("numanode", "node-1", "gpu", "pci0000:03"),
     }
     for name in slices:
         cluster.api.delete(f"{SLICES}/{name}")

@@ -187,13 +187,21 @@ def test_devices_are_vertices_of_the_jgf(*, pools: bool) -> None:
     graph = graph_of(cluster_of(part("s1", *gpus(0, -1, pcie_root="pci0000:00", memory=4)), other))
     said = {"driver": DRIVER, "pool": "n0", "pcieRoot": "pci0000:00", "memory": "4"}
     assert written(graph, pools=pools) == [
-        ("node-0", "gpu", "gpu-0-0", 1, said),
-        ("node-0", "device", "gpu-0-1", 1, {"driver": "mig.example.com", "pool": "x", "type": "mig"}),
-        ("n0", "gpu", "gpu-1-2", 1, said),
+        ("node-0", "gpu", "gpu-0:0", 1, said),
+        ("node-0", "device", "gpu-0:1", 1, {"driver": "mig.example.com", "pool": "x", "type": "mig"}),
+        ("n0", "gpu", "gpu-1:2", 1, said),
     ]
     again = read_jgf("".join(write_jgf(graph, pools=pools)), "written")
     assert dict(again.amounts["n0"])["nvidia.com/gpu"] == 2
     assert dict(again.amounts["n0"])["cpu"] == 4000
+
+
+def test_a_device_and_a_numa_node_may_have_similar_names() -> None:
+    zones = NodeZones(uid="z", name="n0", version=1, numa_nodes=(NumaNode(name="nic-0", has=(), free=()),))
+    # `written` compares the paths.
+    assert [item[:3] for item in written(graph_of(cluster_of(zones, part("s1", Device("nic")))))] == [
+        ("n0", "device", "nic:0")
+    ]
 
 
 @pytest.mark.parametrize(

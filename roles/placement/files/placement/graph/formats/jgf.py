@@ -349,8 +349,9 @@ def _inside(found: list[Place], beside: list[Amounts], where: str, gpu: str, *, 
         for held in place.held:
             kind = held.device.kind
             begun[kind] = begun.get(kind, -1) + 1
-            # Names are unique in a pool, and a node may have several; paths must be unique in the file.
-            label = f"{held.device.name}-{serial}"
+            # Names are unique in a pool, and a node may have several; paths must be unique in the file. No name of a
+            # NUMA node has a colon.
+            label = f"{held.device.name}:{serial}"
             more = held.properties()
             yield _Inner(holders[-1], kind, label, f"{path}/{label}", begun[kind], properties=more)
             count, serial = count + 1, serial + 1
