@@ -218,7 +218,7 @@ def test_i9_before_the_batch_system_has_been_read_nobody_is_placed_where_its_job
     site.scheduler.apply(JobsUnread("qstat: exit status 255"))
     site.run()
     assert site.placements() == {}
-    assert "2 of which nobody knows whether batch jobs have them" in site.conditions()["p1"]
+    assert "2 of which it is not known whether batch jobs have them" in site.conditions()["p1"]
     assert told(site, "p1").batch == ("jobs of the batch system are not known: qstat: exit status 255",)
     site.batch.jobs["15.srv"] = THEIRS
     site.read()

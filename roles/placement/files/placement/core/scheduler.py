@@ -276,7 +276,10 @@ class Scheduler:
         return item.spec.scheduler_name != self.cache.scheduler_name and not group_key(item).named
 
     def _undo(self, action: Action) -> None:
-        """Undo the plan of an action that was not carried out: no one is to blame, and it may be decided again."""
+        """Undo the plan of an action that was not carried out.
+
+        It is no failure of the pod or node, and the action may be decided again.
+        """
         match action:
             case Bind() | BindVolume():
                 self.cluster.apply(BindFailed(action.uid, action.node, ""))
@@ -292,7 +295,7 @@ class Scheduler:
         self._news = True
 
     def _note_tag(self, uid: str) -> None:
-        """At once: the next word of the pod, with what its owner has written since, may hide what it was bound with."""
+        """Note at once for which job a pod was bound: its owner may have changed that by the pod's next event."""
         entry = self.cluster.pods.by_uid.get(uid)
         if entry is not None and entry.pod.spec.scheduler_name == self.cache.scheduler_name:
             self.cache.tags.note(entry.pod)

@@ -24,7 +24,7 @@ class BackingRules:
     linger: float = 30.0
     # Seconds that a node has been unreachable for when a pod that hangs there no longer holds its job.
     lost: float = 300.0
-    # For whom jobs of a namespace in a queue are submitted; None where nobody can say.
+    # For whom jobs of a namespace in a queue are submitted; None where that is not known.
     whose: Callable[[str, LabelPairs, str], "Whose | None"] = field(default=lambda _name, _labels, _queue: Whose())
     # Whether pods are asked to leave for jobs that begin on their node, before the node itself asks.
     make_room: bool = True

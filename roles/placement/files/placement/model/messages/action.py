@@ -24,7 +24,10 @@ class GroupPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bind:
-    """Put a pod on a node; the UID goes along, so that a namesake is never bound. Ends as `Seen` or `BindFailed`."""
+    """Put a pod on a node; the UID goes along, so that a namesake is never bound.
+
+    Answered by `Upserted` or `BindFailed`.
+    """
 
     uid: str
     namespace: str
@@ -38,12 +41,12 @@ class Bind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
-    """Ask a pod to leave, through the Eviction API. Ends as `Seen`, `Gone` or `EvictRefused`."""
+    """Ask a pod to leave, through the Eviction API. Answered by `Upserted`, `Deleted` or `EvictRefused`."""
 
     uid: str
     namespace: str
     name: str
-    # `Preempted` or `Reclaimed`, and the sentence for the Event.
+    # The reason of the Event, and its message.
     reason: str
     message: str
     # Seconds that its containers have to end; None is what the pod itself says.

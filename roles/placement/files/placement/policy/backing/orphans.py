@@ -4,9 +4,9 @@
 """Pods that were bound for a batch job and are not served any more: their group was deleted or changed its queue.
 
 Both are in the hands of the pods' owner, and neither takes a container off its node. So they leave, and as long as they
-are there the job stays. Of which job they are their tags say (see `tags`), whatever has become of the group, the job or
-the daemon that bound them. Their owner may write there, too. That makes the owner's pods leave, and can keep no job but
-one of the same namespace.
+are there the job stays. Of which job they are their tags say (`policy/jobs/batch_job_tags`), whatever has become of the
+group, the job or the daemon that bound them. Their owner may write there, too. That makes the owner's pods leave, and
+can keep no job but one of the same namespace.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plugin of ours can decide. Each has one file in `plugins/` and overrides only what it is about.
+"""What a plugin of ours can decide. Each has one file in `plugins/builtin/` and overrides only what it is about.
 
 A plugin of the site derives from `site_plugin.SitePlugin` instead.
 

@@ -103,8 +103,10 @@ class Evaluator:
     def _victims(
         self, job: Job, queue: QueueInfo, tasks: Sequence[Task], statement: Statement
     ) -> Steps[list[Task] | None]:
-        """Promise the tasks room, and evict the victims; return None if there are no victims, or if all evictions are
-        refused.
+        """Promise the tasks room, and evict the victims; return those that have to leave.
+
+        Return None where the tasks cannot be given room within the queue's limits, or a victim's budget has refused
+        before.
         """
         session = self._session
         spoken_for = session.cache.tree.claimed_totals()

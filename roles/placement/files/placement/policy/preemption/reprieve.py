@@ -58,7 +58,7 @@ class Reprieve:
     def kept(self, evicted: Sequence[Task]) -> Steps[list[Task]]:
         """Return those that have to leave; the dearest are spared first, a broken gang whole or not at all.
 
-        Between two answers others may have a turn.
+        Yields after each unit.
         """
         units: dict[GroupKey | str, list[Task]] = {}
         for victim in evicted:

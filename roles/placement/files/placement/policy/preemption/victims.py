@@ -56,7 +56,7 @@ NOBODY: Final = VictimSet((0, -(2**31) - 1, 0, 0), ())
 class VictimSearch:
     """The search on one node, or one of several searches that have to share the time of one.
 
-    When others may have a turn is for the effort to say, which is that of all searches.
+    `effort` is the slice budget shared by all searches.
     """
 
     def __init__(

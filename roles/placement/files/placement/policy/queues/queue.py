@@ -50,7 +50,7 @@ class QueueInfo:
         self.name = record.name
         self.parent: QueueInfo | None = None
         self.children: list[QueueInfo] = []
-        # From the queue itself up to below the root.
+        # The queue itself and all above it; the root is not among them.
         self.path: tuple[QueueInfo, ...] = (self,)
         self.problem = ""
         self.capability = dict(record.capability)
@@ -60,14 +60,19 @@ class QueueInfo:
         self.begun: dict[GroupKey, Job] = {}
         # Pods that have no job, because nothing happens to them, by UID.
         self.archived: dict[Kind, dict[str, Task]] = {}
-        # Spoken for (promises too), that and what is still leaving, of this the promises, and wanted in all.
+        # What its tasks have on nodes and what is promised to them, without those that leave.
         self.allocated: Totals = {}
+        # The same with the tasks that leave, as long as they are there.
         self.held: Totals = {}
+        # The part of both that is only promised.
         self.pipelined: Totals = {}
+        # What its tasks have, are promised or wait for.
         self.requests: Totals = {}
+        # What the queue should have of the total now (`fair_share`).
         self.deserved: Totals = {}
         # What is kept out of the others' reach: the greater of what is held and what is guaranteed.
         self.claimed: Totals = {}
+        # The sum of what the queues below it claim.
         self.claimed_below: Totals = {}
         # Jobs with pending tasks in order: (order, ticket, job); an entry with an old ticket is void.
         self.order: list[Place] = []
@@ -100,7 +105,7 @@ class QueueInfo:
         return (self.allocated, self.held, self.pipelined, self.requests)
 
     def take_over(self, other: "QueueInfo") -> None:
-        """Has the jobs of the other from now on; what they come to is counted elsewhere."""
+        """Take the jobs over from the old tree's queue; sums are taken over by the tree."""
         self.jobs, self.begun, self.archived = other.jobs, other.begun, other.archived
         self.order, self.idle, self.waiting = other.order, other.idle, other.waiting
 

@@ -23,7 +23,9 @@ from placement.state.nodes.node_filters import Bools, lets_in
 Tolerations = tuple[Toleration, ...]
 Int64s = NDArray[np.int64]
 
-_CLOSED: Final = HELD | LEASED | UNREADABLE | UNSCHEDULABLE
+# Nodes with one of these flags do not count. RESTING and UNKNOWN are left out because they pass. All nodes may be
+# UNKNOWN while the batch system does not answer, and what queues deserve must not jump to nothing then.
+_UNCOUNTED: Final = HELD | LEASED | UNREADABLE | UNSCHEDULABLE
 
 
 class UsableRoom:
@@ -92,7 +94,7 @@ class UsableRoom:
         columns = self._columns
         if len(self._open) < len(columns.taint_sets):
             self._reopen()
-        usable = np.equal(columns.flags[rows] & (_CLOSED | PRESENT), PRESENT) & self._open[columns.taint_set[rows]]
+        usable = np.equal(columns.flags[rows] & (_UNCOUNTED | PRESENT), PRESENT) & self._open[columns.taint_set[rows]]
         worth: Int64s = np.where(usable, columns.free[:, rows], 0)
         for place in np.flatnonzero((worth < 0).any(axis=0)).tolist():
             # Others may have put there more than the node has: that takes nothing from the other nodes.

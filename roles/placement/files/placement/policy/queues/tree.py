@@ -128,7 +128,7 @@ class QueueTree:
     def own_sums(self) -> dict[str, list[Totals]]:
         """Return what each queue's own jobs come to, without those of the queues below it."""
         found = {name: [dict(sums) for sums in node.sums] for name, node in self.by_name.items()}
-        # Whoever counts into others has the longer path.
+        # Queues with the longer path first.
         for node in sorted(self.by_name.values(), key=lambda node: -len(node.path)):
             for above in node.path[1:]:
                 for sums, mine in zip(found[above.name], found[node.name], strict=True):
@@ -230,7 +230,7 @@ class QueueTree:
         return {"": whole, **{node.name: node.claimed_below for node in self.in_order() if node.children}}
 
     def breaks_guarantee(self, before: Mapping[str, Totals], total: Mapping[str, int]) -> bool:
-        """Whether more is spoken for than was before, and more than there is."""
+        """Whether claims now exceed a capability or the total by more than before."""
         return any(
             spoken.get(name, 0) > max(limit, before[at].get(name, 0))
             for at, spoken in self.claimed_totals().items()

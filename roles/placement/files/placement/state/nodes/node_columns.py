@@ -26,7 +26,7 @@ HELD: Final = 4
 UNREADABLE: Final = 8
 RESTING: Final = 16
 LEASED: Final = 32
-# Nobody knows whether batch jobs have it.
+# It is not known whether batch jobs have it.
 UNKNOWN: Final = 64
 
 _LABEL_COLUMNS: Final = 256
@@ -53,7 +53,7 @@ class LabelColumn:
         """Rows with one of these values."""
         wanted = np.zeros(len(self.ids) + 1, np.bool_)
         wanted[[self.ids[value] for value in values if value in self.ids]] = True
-        # Whoever does not have the label finds the last.
+        # -1 (no label) indexes the last element.
         found: NDArray[np.bool_] = wanted[self.of_row]
         return found
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which nodes a pod may use as far as the Node objects alone decide: a bool per row, for each distinct rule.
 
-What a pod asks of its nodes is put together of several rules, its parts; which ones, `policy/feasibility` says.
+What a pod asks of its nodes is put together of several rules, its parts. Which ones, `policy/framework/feasibility`
+says.
 
 A mask is computed for all nodes at once over the label columns. When it is asked for again it catches up with the nodes
 that have changed since, so thousands of changes cost nothing for masks that no pod needs. It lives while a cached shape
@@ -54,7 +55,7 @@ CORDON: Final = Taint(UNSCHEDULABLE_TAINT, "", Effect.NO_SCHEDULE)
 CLOSED: Final = {
     HELD: "held by batch jobs",
     LEASED: "on which batch jobs begin",
-    UNKNOWN: "of which nobody knows whether batch jobs have them",
+    UNKNOWN: "of which it is not known whether batch jobs have them",
     UNREADABLE: "with an unreadable Node or pod",
     RESTING: "that turned pods away a moment ago",
 }

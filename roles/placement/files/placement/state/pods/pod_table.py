@@ -104,7 +104,7 @@ class PodTable:
             self.by_name.setdefault(pod.namespace, {})[pod.name] = pod.uid
             self._deposit(entry)
             return
-        # Once the truth has spoken only the wish that it leaves is still ours.
+        # Once the API shows a node, only a pending eviction is kept of the plan.
         plan = entry.plan
         if pod.node or pod.phase in TERMINAL:
             plan = _EVICTED if plan.evicting else NO_PLAN

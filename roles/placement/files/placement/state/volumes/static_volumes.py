@@ -44,7 +44,7 @@ class _ByLabel:
             self._free = np.zeros(len(column.ids) + 1, np.int32)
             for value in self.volumes:
                 self.look_again(value, is_free)
-        # Whoever does not have the label finds the last.
+        # -1 (no label) indexes the last element.
         found: Int32s = self._free[column.of_row]
         return found
 

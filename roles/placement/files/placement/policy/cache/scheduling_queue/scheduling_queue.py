@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which jobs wait, in what order, and which are not tried before something changes."""
+"""Which jobs wait, ordered by the keys of `PluginSet.job_order`, and which are not tried before something changes."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush

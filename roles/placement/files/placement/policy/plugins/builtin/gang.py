@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Order jobs that lack members to their minimum before others, and have the members of a group start together.
 
-The plugin decides no start itself: where it is configured, the actions start a job with its minimum or not at all.
+The plugin decides no start itself: where it is configured, the actions start a job with its minimum or not at all
+(`PluginSet.needed`).
 """
 
 from collections.abc import Mapping
