@@ -124,7 +124,7 @@ class Case:
         for entry in self.cluster.pods.by_uid.values():
             if entry.charged and entry.row >= 0:
                 used[:, entry.row] += columns.axis.request(entry.pod.request).dense
-        assert (columns.alloc - used == columns.free).all()
+        assert (columns.allocatable - used == columns.free).all()
         assert (columns.free >= 0).all()
 
 

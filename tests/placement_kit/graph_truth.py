@@ -25,7 +25,7 @@ def summary(graph: Graph) -> dict[str, Any]:
     graph.sync()
     order = [graph.columns.nodes[row] for row in graph.order.rows.tolist()]
     axis = graph.columns.axis.names
-    kept = [index for index, name in enumerate(axis) if graph.columns.alloc[index].any()]
+    kept = [index for index, name in enumerate(axis) if graph.columns.allocatable[index].any()]
     return {
         "order": [each.name for each in order if each is not None],
         "paths": [graph.levels.path(row) for row in graph.order.rows.tolist()],

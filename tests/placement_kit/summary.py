@@ -42,10 +42,12 @@ def _name(cluster: Cluster, row: int) -> str:
 
 def _node(cluster: Cluster, row: int) -> dict[str, Any]:
     columns = cluster.columns
-    arrays = {"alloc": columns.alloc, "free": columns.free, "open": columns.open}
+    arrays = {"allocatable": columns.allocatable, "free": columns.free, "unpromised": columns.unpromised}
     arrays |= {"releasing": columns.releasing, "nominated": columns.nominated}
     # A resource keeps its place on the axis when its last node is gone; nothing can be placed by it then.
-    offered = {index: name for index, name in enumerate(columns.axis.names) if columns.alloc[index].any() or index < 4}
+    offered = {
+        index: name for index, name in enumerate(columns.axis.names) if columns.allocatable[index].any() or index < 4
+    }
     amounts = {
         label: {name: int(array[index, row]) for index, name in offered.items() if array[index, row]}
         for label, array in arrays.items()

@@ -187,7 +187,7 @@ def test_whatever_is_chosen_is_allowed(
     if isinstance(found, Refused):
         assert found.reasons
         return
-    used = np.zeros_like(columns.open)
+    used = np.zeros_like(columns.unpromised)
     for part, share, mask in zip(parts, found.shares, feasible, strict=True):
         assert int(share.numbers.sum()) == part.count
         assert (share.numbers > 0).all()
@@ -199,14 +199,14 @@ def test_whatever_is_chosen_is_allowed(
         if part.required:
             assert len({drawn.name(row)[:2] for row in share.rows.tolist()}) == 1
         used[:, share.rows] += share.numbers * columns.axis.request(part.request).dense[:, None]
-    assert (used <= columns.open).all()
+    assert (used <= columns.unpromised).all()
     paths = {drawn.graph.levels.path(row) for row in found.rows}
     if found.level == "rack":
         assert len(paths) == 1
     if found.level == "zone":
         assert len({path[0] for path in paths if path is not None}) == 1
     if found.exclusive:
-        assert all(columns.free[0, row] == columns.alloc[0, row] for row in found.rows)
+        assert all(columns.free[0, row] == columns.allocatable[0, row] for row in found.rows)
 
 
 @given(free, st.integers(1, 20), st.sampled_from(sorted(set(POLICIES) - {"firstnodex", "lonodex", "hinodex"})))

@@ -56,7 +56,7 @@ def test_a_terminating_pod_is_charged_until_it_is_gone_and_counts_as_releasing()
     cluster = cluster_of(node(), pod(node="n1", terminating=True))
     assert free(cluster) == LESS_ONE
     assert free(cluster, array="releasing") == {"cpu": 1000, "pods": 1}
-    assert free(cluster, array="open") == LESS_ONE
+    assert free(cluster, array="unpromised") == LESS_ONE
 
 
 def test_a_pod_on_an_unknown_node_waits_for_it_and_is_charged_whenever_the_node_is_there() -> None:
@@ -174,9 +174,9 @@ def test_promised_room_is_closed_to_others_unless_leaving_pods_cover_it() -> Non
     cluster.pods.promise("uid-next", "n1")
     assert free(cluster, array="nominated") == {"cpu": 1000, "pods": 1}
     assert free(cluster)["cpu"] == 1000
-    assert "cpu" not in free(cluster, array="open")
+    assert "cpu" not in free(cluster, array="unpromised")
     cluster.pods.evict("uid-big")
-    assert free(cluster, array="open")["cpu"] == 1000
+    assert free(cluster, array="unpromised")["cpu"] == 1000
 
 
 def test_a_nomination_in_the_truth_promises_room_until_the_pod_is_bound() -> None:
@@ -301,7 +301,7 @@ def test_a_removed_nodes_row_is_a_tombstone_until_another_node_takes_it() -> Non
     row = cluster.columns.rows["b"]
     cluster.apply(Deleted(Node, "uid-b", 2))
     assert len(cluster.columns) == 2
-    assert not cluster.columns.alloc[:, row].any()
+    assert not cluster.columns.allocatable[:, row].any()
     cluster.apply(Upserted(node("d", labels=pairs(zone="x"))))
     assert cluster.columns.rows["d"] == row
     assert {"a", "c", "d"} == set(cluster.columns.rows)

@@ -66,7 +66,7 @@ def test_a_pod_may_go_where_the_reference_says(cluster: tuple[list[Node], list[P
     naive = NaiveCluster(nodes, pods, strategies.NAMESPACE_LABELS)
     assert (columns.fitting(pod), columns.allowed(pod)) == naive_answers(naive, pod)
     for name, row in columns.cluster.columns.rows.items():
-        used = columns.cluster.columns.alloc[:, row] - columns.cluster.columns.free[:, row]
+        used = columns.cluster.columns.allocatable[:, row] - columns.cluster.columns.free[:, row]
         named = dict(zip(columns.cluster.columns.axis.names, used.tolist(), strict=True))
         held = naive.used(name)
         assert {key: amount for key, amount in named.items() if amount} == {

@@ -153,7 +153,7 @@ class Explainer:
     def _in_one_domain(self, trial: Trial, job: Job) -> Steps[tuple[str, ...]]:
         """Find the domain, of those that lack least, in which the fewest would have to end."""
         session, columns = self._session, self._session.cache.cluster.columns
-        room = columns.opened(len(columns.axis), columns.lower_rank(trial.wanted.parts[0][0].priority)).copy()
+        room = columns.unpromised_for(len(columns.axis), columns.lower_rank(trial.wanted.parts[0][0].priority)).copy()
         held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
         trial.feasible = [
             rows | (held & self._suits(part[0])) for rows, part in zip(trial.feasible, trial.wanted.parts, strict=True)
@@ -196,7 +196,7 @@ class Explainer:
         vector = cluster.columns.axis.request(task.pod.request)
         if vector.unknown:
             return np.zeros(cluster.columns.capacity, np.bool_)
-        large: Bools = np.logical_and.reduce(cluster.columns.alloc[: len(vector.least)] >= vector.least)
+        large: Bools = np.logical_and.reduce(cluster.columns.allocatable[: len(vector.least)] >= vector.least)
         suits = large & cluster.masks.selector(spec.selector).allows
         return suits & cluster.masks.declared_part(spec.features).compute() if spec.features else suits
 
@@ -250,24 +250,24 @@ class Explainer:
         if vector.unknown:
             return
         fits = session.feasibility.usable(task) & np.logical_and.reduce(
-            columns.alloc[: len(vector.least)] >= vector.least
+            columns.allocatable[: len(vector.least)] >= vector.least
         )
         allowed = session.feasibility.allowed(task)
         rows = np.flatnonzero(fits if allowed is None else fits & allowed)
-        opened = columns.opened(len(columns.axis), columns.lower_rank(task.priority))
+        unpromised = columns.unpromised_for(len(columns.axis), columns.lower_rank(task.priority))
         domains = session.placer(task.job).domains(task)
         if domains:
             # In the rack that lacks the least.
             asked = np.flatnonzero(vector.dense)
             slots = np.zeros(columns.capacity, np.int64)
-            slots[rows] = np.maximum(opened[np.ix_(asked, rows)] // vector.dense[asked, None], 0).min(axis=0)
+            slots[rows] = np.maximum(unpromised[np.ix_(asked, rows)] // vector.dense[asked, None], 0).min(axis=0)
             rows = rows[max(domains, key=lambda domain: int(slots[domain].sum()))[rows]]
-        lacking = np.maximum(vector.dense[:, None] - opened[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
+        lacking = np.maximum(vector.dense[:, None] - unpromised[:, rows], 0) / np.maximum(vector.dense[:, None], 1)
         nearest = rows[np.argsort(lacking.max(axis=0), kind="stable")[:_NODES]]
         answers: list[tuple[int, str]] = []
         for row in nearest.tolist():
             node = columns.nodes[row]
-            short = np.maximum(vector.dense - opened[:, row], 0)
+            short = np.maximum(vector.dense - unpromised[:, row], 0)
             short[vector.dense == 0] = 0
             leaving = self._holders(node.name, short) if node is not None and short.any() else []
             if node is not None and leaving:

@@ -64,7 +64,7 @@ class OvercommittedNodes:
     def _told(self, node: Node, left: NDArray[np.int64]) -> NodeOverfull:
         columns = self._columns
         row = columns.rows[node.name]
-        offered = columns.alloc[:, row]
+        offered = columns.allocatable[:, row]
         asked = offered - left[:, row]
         said = (
             f"{format_amount(resource, much)} of {format_amount(resource, most)} {resource}"

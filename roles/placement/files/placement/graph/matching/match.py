@@ -88,7 +88,7 @@ class _Search:
         self._vectors = [graph.columns.axis.request(part.request) for part in request.parts]
         if self._exclusive and idle is None:
             open_pods = (graph.columns.free if room is None else room)[PODS_INDEX]
-            idle = open_pods >= graph.columns.alloc[PODS_INDEX]
+            idle = open_pods >= graph.columns.allocatable[PODS_INDEX]
         self._slots = [
             self._slots_of(part, vector, usable, idle)
             for part, vector, usable in zip(request.parts, self._vectors, feasible, strict=True)
@@ -209,7 +209,7 @@ class _Search:
         rows = self._rows[at]
         columns = self._graph.columns
         if self._room is None:
-            room = columns.opened(len(columns.axis), self._request.ignored, rows)
+            room = columns.unpromised_for(len(columns.axis), self._request.ignored, rows)
         else:
             room = self._room[:, rows]
         counts = fitting(room - np.stack(list(taken.values()), axis=1), vector)

@@ -85,7 +85,7 @@ def allocate_or_reserve(
 
     def at(time: float, around: Sequence[Window]) -> Selection | Refused:
         """Choose with the room that is left then; `idle` no longer says what is empty."""
-        room = columns.opened(len(columns.axis), request.ignored).copy()
+        room = columns.unpromised_for(len(columns.axis), request.ignored).copy()
         for ending in endings:
             if ending.at <= time:
                 room[: len(ending.amounts), ending.row] += ending.amounts
@@ -125,5 +125,5 @@ def _outside(windows: Sequence[Window], at: float, lasts: float, feasible: Feasi
 
 def satisfiability(graph: Graph, request: Request, feasible: Feasible) -> Refused | None:
     """Return why the gang could not start even if all its nodes were empty; None where it could."""
-    found = choose(graph, request, feasible, room=graph.columns.alloc)
+    found = choose(graph, request, feasible, room=graph.columns.allocatable)
     return found if isinstance(found, Refused) else None

@@ -28,7 +28,7 @@ def _charges(cluster: Cluster, row: int) -> list[Drift]:
     node = columns.nodes[row]
     free, releasing, nominated = (np.zeros(len(columns.axis), np.int64) for _array in range(3))
     if node is not None:
-        free += columns.alloc[:, row]
+        free += columns.allocatable[:, row]
         for entry in cluster.pods.at_node(node.name):
             vector = columns.axis.request(entry.pod.request)
             if vector.extended:

@@ -68,17 +68,17 @@ class FitTable:
         rows = self._rows_since(fit.cursor) if fit.cursor >= 0 else None
         lines = len(vector.asked)
         if rows is None or vector is not fit.vector or len(fit.counts) != columns.capacity:
-            fit.counts = fitting(columns.opened(lines, ignored), vector)
+            fit.counts = fitting(columns.unpromised_for(lines, ignored), vector)
             fit.asked = [(line, amount) for line, amount in enumerate(vector.asked[:, 0].tolist()) if amount]
         elif len(rows) <= _ONE_BY_ONE and ignored is None and not vector.unknown:
             # Plain numbers are several times as fast as arrays of one.
             for row in rows.tolist():
                 each = MAX_PODS
                 for line, amount in fit.asked:
-                    each = min(each, columns.open.item(line, row) // amount)
+                    each = min(each, columns.unpromised.item(line, row) // amount)
                 fit.counts[row] = max(each, 0)
         else:
-            fit.counts[rows] = fitting(columns.opened(lines, ignored, rows), vector)
+            fit.counts[rows] = fitting(columns.unpromised_for(lines, ignored, rows), vector)
         fit.cursor, fit.vector = changes, vector
 
     def _rows_since(self, cursor: int) -> NDArray[np.intp] | None:
@@ -94,7 +94,7 @@ class FitTable:
         for (request, ignored), fit in self._fits.items():
             self._catch_up(fit, request, ignored)
             vector = self._columns.axis.request(request)
-            truth = fitting(self._columns.opened(len(vector.asked), ignored, rows), vector)
+            truth = fitting(self._columns.unpromised_for(len(vector.asked), ignored, rows), vector)
             different = rows[fit.counts[rows] != truth]
             fit.counts[rows] = truth
             if len(different):

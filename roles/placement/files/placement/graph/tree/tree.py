@@ -324,8 +324,8 @@ def _contribution(columns: NodeColumns, rows: Rows | None = None) -> Int64s:
     An overfull node counts as full, not as less than nothing: it must not hide the room of its neighbours.
     """
     free = columns.free if rows is None else columns.free.take(rows, axis=1)
-    alloc = columns.alloc if rows is None else columns.alloc.take(rows, axis=1)
-    return np.concatenate((np.maximum(free, 0), alloc))
+    allocatable = columns.allocatable if rows is None else columns.allocatable.take(rows, axis=1)
+    return np.concatenate((np.maximum(free, 0), allocatable))
 
 
 def _perf_class(value: str) -> int:

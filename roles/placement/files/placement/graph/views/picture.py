@@ -60,7 +60,7 @@ def picture(graph: Graph, cluster: Cluster, scheduler: str) -> Steps[Json]:
                 "depth": depth,
                 "level": NODE,
                 "name": name,
-                "has": graph.columns.alloc[:, row].tolist(),
+                "has": graph.columns.allocatable[:, row].tolist(),
                 "held": _held(cluster, row, name, scheduler),
                 "marks": marks(node, int(graph.columns.flags[row])),
             }

@@ -250,7 +250,7 @@ def _places(
     vector = columns.axis.request(task.pod.request)
     if vector.unknown:
         return None
-    allowed = feasibility.usable(task) & np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+    allowed = feasibility.usable(task) & np.logical_and.reduce(columns.allocatable[: len(vector.least)] >= vector.least)
     if within is not None:
         allowed = allowed & within
     by_rules = feasibility.by_rules(task)
@@ -259,7 +259,7 @@ def _places(
     wanted = vector.dense[asked]
     most = 1 if feasibility.exclusive(task.pod.spec) or session.host_selector.one_by_one(task) else number
     most = min(most, _per_node(task) or most)
-    room = columns.open[np.ix_(asked, rows)]
+    room = columns.unpromised[np.ix_(asked, rows)]
     old = np.zeros(columns.capacity, np.bool_)
     for name in before.nodes if before is not None else ():
         if name in columns.rows:
@@ -278,7 +278,7 @@ def _places(
         names += [_name(session, int(rows[index]))] * min(int(free[index]), number + more - len(names))
     if len(names) == number + more:
         return session.now, names
-    offered = np.maximum(columns.alloc[np.ix_(asked, rows)], 1)
+    offered = np.maximum(columns.allocatable[np.ix_(asked, rows)], 1)
     lacking = ((free + 1) * wanted[:, None] - room).clip(0) / offered
     order = np.lexsort((lacking.max(axis=0), ~old[rows])).tolist() if len(rows) else []
     soon = yield from _soonest(session, task, number + more - len(names), order, rows, old, free, room, most)

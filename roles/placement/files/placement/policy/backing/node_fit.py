@@ -54,7 +54,7 @@ def hosts(session: Session) -> dict[str, str]:
 
 def largest(session: Session) -> int:
     """KiB of memory that the largest node has."""
-    return int(session.cache.cluster.columns.alloc[MEMORY_INDEX].max()) // 1024
+    return int(session.cache.cluster.columns.allocatable[MEMORY_INDEX].max()) // 1024
 
 
 def is_resting(session: Session, name: str, tasks: Iterable[Task]) -> bool:

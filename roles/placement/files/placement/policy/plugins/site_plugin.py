@@ -55,7 +55,7 @@ class Nodes:
 
     def allocatable(self, resource: str) -> Numbers:
         """Return what each node offers: CPU in thousandths, memory in bytes, anything else in whole numbers."""
-        return self._line(self._columns.alloc, resource)
+        return self._line(self._columns.allocatable, resource)
 
     def _line(self, array: Numbers, resource: str) -> Numbers:
         names = self._columns.axis.names
@@ -82,7 +82,7 @@ class Rooms(Nodes):
         names = self._columns.axis.names
         if self._left is not None and resource in names[: len(self._left)]:
             return _fixed(self._left[names.index(resource)])
-        return self._line(self._columns.open, resource)
+        return self._line(self._columns.unpromised, resource)
 
     def pods(self, key: str, value: str) -> Numbers:
         """Return how many pods of all namespaces with this label are on each node; the plugin's `labels` name the key.

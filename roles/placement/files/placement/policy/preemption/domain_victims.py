@@ -39,7 +39,7 @@ def cheapest_domain(session: Session, trial: Trial, rules: VictimRules) -> Steps
     """
     columns = session.cache.cluster.columns
     first = trial.wanted.parts[0][0]
-    room = columns.all_to_be_left(first.priority)
+    room = columns.all_future_free(first.priority)
     units = yield from _units(session, trial, rules)
     for domains in trial.levels():
         best: DomainVictims | None = None

@@ -49,7 +49,7 @@ class Reprieve:
         for task in tasks:
             row = columns.rows[task.node]
             left = self._at_node.setdefault(task.node, {})
-            room = columns.to_be_left(row, task.priority)
+            room = columns.future_free(row, task.priority)
             for index in np.flatnonzero(columns.axis.request(task.pod.request).dense).tolist():
                 left[columns.axis.names[index]] = int(room[index])
             if session.feasibility.exclusive(task.pod.spec):

@@ -180,7 +180,9 @@ class Reservations:
         columns = self._columns
         # What is not asked for is less than anything, so it is enough everywhere.
         least = columns.axis.request(task.pod.request).least[: len(kept)]
-        enough = np.logical_and.reduce(columns.open[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least)
+        enough = np.logical_and.reduce(
+            columns.unpromised[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least
+        )
         if not enough.all():
             for item in bound:
                 item.denied = True

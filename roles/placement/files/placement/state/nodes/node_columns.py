@@ -97,7 +97,7 @@ class NodeColumns:
         self.offers: list[frozenset[str]] = []
         self._tombstones: list[int] = []
         shape = (len(self.axis), _FIRST_CAPACITY)
-        self.alloc = np.zeros(shape, np.int64)
+        self.allocatable = np.zeros(shape, np.int64)
         # What of the charge is on its way out; what is promised to pods not yet placed.
         self.releasing = np.zeros(shape, np.int64)
         self.nominated = np.zeros(shape, np.int64)
@@ -106,7 +106,7 @@ class NodeColumns:
         self._ranks: dict[int, int] = {}
         # What is not charged, and what a pod without a promise may take, which is that less the promises that leaving
         # pods do not cover: in one array, because every charge changes both.
-        self._room, self.free, self.open = _divided(np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64))
+        self._room, self.free, self.unpromised = _divided(np.zeros((2 * len(self.axis), _FIRST_CAPACITY), np.int64))
         # CPU and memory of each node as divisors, for scores.
         self.size = np.ones((2, _FIRST_CAPACITY), np.float32)
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
@@ -140,9 +140,9 @@ class NodeColumns:
     def add_resource(self, name: str) -> None:
         """One more line in every array of amounts."""
         line = np.zeros((1, self.capacity), np.int64)
-        self._room, self.free, self.open = _divided(np.vstack((self.free, line, self.open, line)))
+        self._room, self.free, self.unpromised = _divided(np.vstack((self.free, line, self.unpromised, line)))
         self.axis.add(name)
-        for array in ("alloc", "releasing", "nominated"):
+        for array in ("allocatable", "releasing", "nominated"):
             setattr(self, array, np.vstack((getattr(self, array), line)))
         for promised in self._promised.values():
             promised.update({rank: (number, np.append(sums, 0)) for rank, (number, sums) in promised.items()})
@@ -165,11 +165,11 @@ class NodeColumns:
         """Write what the Node object says; charges stay."""
         old = self.nodes[row]
         offered = self.axis.offer(node.allocatable)
-        self.free[:, row] += offered - self.alloc[:, row]
-        self.alloc[:, row] = offered
+        self.free[:, row] += offered - self.allocatable[:, row]
+        self.allocatable[:, row] = offered
         self.size[:, row] = np.maximum(offered[:2], 1)
         self.generation += 1
-        self._reopen(row)
+        self._recount_unpromised(row)
         kept = int(self.flags[row]) & (UNREADABLE | RESTING | LEASED | UNKNOWN)
         self.flags[row] = kept | PRESENT | UNSCHEDULABLE * node.unschedulable | HELD * bool(node.held_by.strip())
         self.taint_set[row] = self._taint_set(node.taints)
@@ -188,7 +188,7 @@ class NodeColumns:
         """Leave a tombstone in the node's row; pods that held room there must have been released before."""
         row = self.rows.pop(node.name)
         self.generation += 1
-        for array in (self.alloc, self._room, self.releasing, self.nominated):
+        for array in (self.allocatable, self._room, self.releasing, self.nominated):
             array[:, row] = 0
         self.flags[row] = 0
         self.taint_set[row] = 0
@@ -219,7 +219,7 @@ class NodeColumns:
     def release(self, row: int, vector: Vector, number: int) -> None:
         """Note that charged room is on its way out (1), or no longer (-1)."""
         self.releasing[:, row] += number * vector.dense
-        self._reopen(row)
+        self._recount_unpromised(row)
         self.touch(row)
 
     def charged(self, row: int, amounts: Amounts) -> Vector:
@@ -247,7 +247,7 @@ class NodeColumns:
             del self._promised[row]
         if not self._ranks[rank]:
             del self._ranks[rank]
-        self._reopen(row)
+        self._recount_unpromised(row)
         self.touch(row)
 
     def lower_rank(self, rank: int) -> int | None:
@@ -262,38 +262,40 @@ class NodeColumns:
                 found = found - sums
         return found
 
-    def to_be_left(self, row: int, rank: int) -> NDArray[np.int64]:
+    def future_free(self, row: int, rank: int) -> NDArray[np.int64]:
         """Return what of the row a pod of this rank may count on: what is free, and what pods that leave will free."""
         left: NDArray[np.int64] = self.free[:, row] + self.releasing[:, row] - self.nominated_from(row, rank)
         return left
 
-    def all_to_be_left(self, rank: int) -> NDArray[np.int64]:
+    def all_future_free(self, rank: int) -> NDArray[np.int64]:
         """Return the same for all rows."""
         left: NDArray[np.int64] = self.free + self.releasing - self.nominated
         for row in self._promised:
-            left[:, row] = self.to_be_left(row, rank)
+            left[:, row] = self.future_free(row, rank)
         return left
 
-    def opened(self, lines: int, ignored: int | None, rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
-        """Return the open room of these rows, or of all, as far as so many resource lines.
+    def unpromised_for(
+        self, lines: int, ignored: int | None, rows: NDArray[np.intp] | None = None
+    ) -> NDArray[np.int64]:
+        """Return what is free and not promised on these rows, or on all, for the first `lines` resources.
 
         Promises to ranks up to the ignored one do not count: a pod of a higher rank may have that room.
         """
-        opened = self.open[:lines] if rows is None else self.open[:lines].take(rows, axis=1)
+        unpromised = self.unpromised[:lines] if rows is None else self.unpromised[:lines].take(rows, axis=1)
         if ignored is None:
-            return opened
+            return unpromised
         if rows is None:
-            opened = opened.copy()
+            unpromised = unpromised.copy()
         concerned = self._promised.keys() if rows is None else self._promised.keys() & set(rows.tolist())
         for row in concerned:
             uncovered = np.minimum(self.releasing[:, row] - self.nominated_from(row, ignored + 1), 0)
             room = (self.free[:, row] + uncovered)[:lines, None]
-            opened[:, [row] if rows is None else np.flatnonzero(rows == row)] = room
-        return opened
+            unpromised[:, [row] if rows is None else np.flatnonzero(rows == row)] = room
+        return unpromised
 
-    def _reopen(self, row: int) -> None:
+    def _recount_unpromised(self, row: int) -> None:
         uncovered = np.minimum(self.releasing[:, row] - self.nominated[:, row], 0)
-        self.open[:, row] = self.free[:, row] + uncovered
+        self.unpromised[:, row] = self.free[:, row] + uncovered
 
     @property
     def changes(self) -> int:
@@ -342,9 +344,9 @@ class NodeColumns:
 
     def _double(self) -> None:
         more = self.capacity
-        for name in ("alloc", "releasing", "nominated"):
+        for name in ("allocatable", "releasing", "nominated"):
             setattr(self, name, np.pad(getattr(self, name), ((0, 0), (0, more))))
-        self._room, self.free, self.open = _divided(np.pad(self._room, ((0, 0), (0, more))))
+        self._room, self.free, self.unpromised = _divided(np.pad(self._room, ((0, 0), (0, more))))
         self.size = np.pad(self.size, ((0, 0), (0, more)), constant_values=1)
         self.flags = np.pad(self.flags, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))

@@ -199,7 +199,7 @@ class ScoreTable:
         if rows is None or older:
             shape.vector = columns.axis.request(shape.request)
             shape.scores = self._evaluate(
-                shape, columns.size, columns.opened(len(shape.vector.asked), shape.ignored), None
+                shape, columns.size, columns.unpromised_for(len(shape.vector.asked), shape.ignored), None
             )
             np.putmask(shape.scores, ~allows, INFEASIBLE)
             if shape.exclusive:
@@ -215,18 +215,18 @@ class ScoreTable:
         if not len(rows):
             return
         # `take`, because plain indexing of so few columns costs several times as much.
-        opened = self._columns.opened(len(shape.vector.asked), shape.ignored, rows)
-        shape.scores[rows] = self._evaluate(shape, self._columns.size.take(rows, axis=1), opened, rows)
+        unpromised = self._columns.unpromised_for(len(shape.vector.asked), shape.ignored, rows)
+        shape.scores[rows] = self._evaluate(shape, self._columns.size.take(rows, axis=1), unpromised, rows)
         if shape.exclusive:
             taken = [row for row in rows.tolist() if self._feasible.taken(shape.spec, row)]
             shape.scores[taken] = INFEASIBLE
 
-    def _evaluate(self, shape: ShapeRow, size: Scores, opened: Int64s, rows: NDArray[np.intp] | None) -> Scores:
+    def _evaluate(self, shape: ShapeRow, size: Scores, unpromised: Int64s, rows: NDArray[np.intp] | None) -> Scores:
         """Scores of these rows by their room alone; None means all."""
         vector = shape.vector
         if vector.unknown:
-            return np.full(opened.shape[1], INFEASIBLE, np.float32)
-        left = opened - vector.asked
+            return np.full(unpromised.shape[1], INFEASIBLE, np.float32)
+        left = unpromised - vector.asked
         scores = self._scorer(size, left)
         for bonus, mask in shape.preferred:
             scores += bonus * (mask.allows if rows is None else mask.allows.take(rows))
@@ -234,7 +234,7 @@ class ScoreTable:
             scores += extra(shape, left, rows)
         # Mostly there is room everywhere, and then nothing is to be told apart.
         if left.item(left.argmin()) < 0:
-            fits = np.logical_and.reduce(opened >= vector.least)
+            fits = np.logical_and.reduce(unpromised >= vector.least)
             np.putmask(scores, np.logical_not(fits, out=fits), INFEASIBLE)
         return scores
 
@@ -283,17 +283,17 @@ class ScoreTable:
         if shape.exclusive:
             return [float(INFEASIBLE)] * len(rows)
         columns, asked = self._columns, shape.vector.asked
-        opened = columns.opened(len(asked), shape.ignored, rows) - asked
-        scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), opened, rows).tolist()
+        unpromised = columns.unpromised_for(len(asked), shape.ignored, rows) - asked
+        scores: list[float] = self._evaluate(shape, columns.size.take(rows, axis=1), unpromised, rows).tolist()
         return scores
 
     def _ladder(self, shape: ShapeRow, row: int, placed: int) -> list[float]:
         """Scores of one node after `placed` pods of the shape, one more, two more, ...; the next one last."""
         counts = np.arange(placed + _LADDER - 1, placed - 1, -1, dtype=np.int64)
         asked = shape.vector.asked
-        opened = self._columns.opened(len(asked), shape.ignored, np.array([row])) - asked * counts
+        unpromised = self._columns.unpromised_for(len(asked), shape.ignored, np.array([row])) - asked * counts
         size = np.repeat(self._columns.size[:, row, None], _LADDER, axis=1)
-        ladder: list[float] = self._evaluate(shape, size, opened, np.full(_LADDER, row)).tolist()
+        ladder: list[float] = self._evaluate(shape, size, unpromised, np.full(_LADDER, row)).tolist()
         return ladder
 
 

@@ -98,7 +98,7 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
     """Return what the jobs need of the node beyond what is free, now or when leaving pods have left."""
     columns = session.cache.cluster.columns
     row, names = columns.rows[node.name], columns.axis.names
-    most = dict(zip(names, columns.alloc[:, row].tolist(), strict=True))
+    most = dict(zip(names, columns.allocatable[:, row].tolist(), strict=True))
     for entry in here:
         if _stays(entry):
             _add(most, entry, -1)

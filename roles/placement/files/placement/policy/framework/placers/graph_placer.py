@@ -122,7 +122,7 @@ class GraphPlacer:
             if allowed is not None:
                 rows &= allowed
             least = columns.axis.request(first.pod.request).least
-            rows &= np.logical_and.reduce(columns.alloc[: len(least)] >= least)
+            rows &= np.logical_and.reduce(columns.allocatable[: len(least)] >= least)
             inside = _beside_others(graph, wanted, index)
             found.append(rows if inside is None else rows & inside)
         return Trial(graph, wanted, found, effort)

@@ -126,20 +126,20 @@ class HostSelector:
         vector = columns.axis.request(first.request)
         rows = self._cluster.masks.selector(first.spec.selector).allows
         equal = all(alike(task, tasks[0]) for task in tasks)
-        enough = np.logical_and.reduce(columns.alloc[: len(vector.least)] >= vector.least)
+        enough = np.logical_and.reduce(columns.allocatable[: len(vector.least)] >= vector.least)
         if equal and np.count_nonzero(enough & rows) >= len(tasks):
             # Each task could have a node of its own.
             return ""
         present = self._cluster.masks.present()
         for name, index in ((name, index) for index, name in enumerate(columns.axis.names)):
             wanted = sum(int(columns.axis.request(task.pod.request).dense[index]) for task in tasks)
-            offered = int(columns.alloc[index, present].sum())
+            offered = int(columns.allocatable[index, present].sum())
             if wanted > offered:
                 figures = (format_amount(name, amount) for amount in (wanted, offered))
                 return "{}: {} wanted, all nodes together have {}".format(name, *figures)
         if equal:
             asked = vector.dense > 0
-            each = (columns.alloc[asked][:, rows] // vector.dense[asked, None]).min(axis=0)
+            each = (columns.allocatable[asked][:, rows] // vector.dense[asked, None]).min(axis=0)
             if not vector.unknown and int(each.sum()) < len(tasks):
                 return f"{int(each.sum())} of {len(tasks)} would fit on its nodes if they were empty"
         return ""

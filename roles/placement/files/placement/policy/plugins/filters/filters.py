@@ -314,15 +314,15 @@ class Room(Filter):
         """Return the nodes that have too little of something: under all that they have too little of."""
         columns, found = self._columns, dict[str, Bools]()
         vector = columns.axis.request(task.pod.request)
-        opened = columns.opened(len(columns.axis), columns.lower_rank(task.priority))
+        unpromised = columns.unpromised_for(len(columns.axis), columns.lower_rank(task.priority))
         for name in vector.unknown:
             found[f"without {name}"] = np.ones(columns.capacity, np.bool_)
         for index, name in enumerate(columns.axis.names):
             wanted = int(vector.dense[index])
             if not wanted:
                 continue
-            lacking = opened[index] < wanted
-            never = lacking & (columns.alloc[index] < wanted)
+            lacking = unpromised[index] < wanted
+            never = lacking & (columns.allocatable[index] < wanted)
             found[f"too small: {name}"] = never
             found[f"Insufficient {name}"] = lacking & ~never
         return found
@@ -331,9 +331,9 @@ class Room(Filter):
         """Return what the task asks for and the node will not have without evictions; None where it is too small."""
         columns = self._columns
         vector = columns.axis.request(task.pod.request)
-        if vector.unknown or (columns.alloc[:, row] < vector.dense).any():
+        if vector.unknown or (columns.allocatable[:, row] < vector.dense).any():
             return None
-        lacking = vector.dense - columns.to_be_left(row, task.priority)
+        lacking = vector.dense - columns.future_free(row, task.priority)
         # What is not asked for is never lacking, even where too much of it has been promised.
         short = np.flatnonzero((lacking > 0) & (vector.dense > 0)).tolist()
         return {columns.axis.names[index]: int(lacking[index]) for index in short}
