@@ -28,7 +28,7 @@ Taken = dict[tuple[str, str], dict[str, int]]
 MAX_LOOKS: Final = 2048
 # Requests for which it is kept how well nodes fit.
 _KEPT: Final = 16
-# Answers of a request that are kept for each node there is, and beside that: those about nodes that have gone go with all.
+# Answers of a request that are kept for each node there is, and beside that. Past it all go, as many nodes have gone.
 _KEPT_PER_NODE: Final = 2
 _KEPT_BESIDE: Final = 64
 # How good a node is for pods of a request: the first are the best.
