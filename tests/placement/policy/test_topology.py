@@ -421,6 +421,19 @@ def test_why_names_the_jobs_that_hold_whole_nodes_of_the_rack_that_lacks_the_lea
     assert found.batch == ("on node r1n0 job 4711 of slurm",)
 
 
+@pytest.mark.parametrize(("jobs", "said"), [(64, " and 59 more"), (65, " and at least 59 more")])
+def test_why_says_where_it_has_not_read_all_jobs_of_a_node(jobs: int, said: str) -> None:
+    site = Site(2, 2)
+    site.fill("r0n0", "r0n1")
+    held = next(item for item in site.scheduler.cluster.columns.nodes if item is not None and item.name == "r1n0")
+    site.see(replace(held, held_by=",".join(f"slurm/{number}/1" for number in range(jobs))))
+    site.ask("g", 2, RACK)
+    site.run()
+    found = site.explain("team", "g-0")
+    assert found is not None
+    assert found.must_end[0].endswith(f"job 4 of slurm{said}")
+
+
 @pytest.mark.parametrize(
     ("until", "said"),
     [

@@ -17,7 +17,13 @@ from placement.model.amounts.totals import frozen, shown
 from placement.model.messages.report import Explanation, NodeReason, QueueReport
 from placement.model.objects.node import Node
 from placement.model.slicing import Steps
-from placement.policy.backing.foreign.foreign_jobs import describe_job, holders_of, lease_of, sentences
+from placement.policy.backing.foreign.foreign_jobs import (
+    describe_job,
+    holders_of,
+    lease_of,
+    names_more_holders,
+    sentences,
+)
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
@@ -217,8 +223,9 @@ class Explainer:
         since = self._session.now - self._session.batch_jobs.read
         there = self._session.batch_jobs.leases.held.get(node.name, ())
         known = [describe_job(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
+        least = "" if known or not names_more_holders(node) else "at least "
         known = known or [text for _left, text in holders_of(node, now=self._wall_clock())]
-        more = f" and {len(known) - _NAMED} more" if len(known) > _NAMED else ""
+        more = f" and {least}{len(known) - _NAMED} more" if len(known) > _NAMED else ""
         return ", ".join(known[:_NAMED]) + more or "batch jobs that are not known"
 
     def _wall_clock(self) -> float | None:

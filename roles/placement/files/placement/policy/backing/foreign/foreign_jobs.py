@@ -143,6 +143,11 @@ def holders_of(node: Node, *, now: float | None) -> Iterator[tuple[float, str]]:
         yield left, name if left == inf else f"{name} ends in {_shown(left)} at the latest"
 
 
+def names_more_holders(node: Node) -> bool:
+    """Return whether the annotation names more jobs than `holders_of` reads."""
+    return node.held_by.count(",") >= _HOLDERS
+
+
 def _words(text: str) -> list[str]:
     return text.split(",", _HOLDERS)[:_HOLDERS]
 
