@@ -222,7 +222,8 @@ def _fit(nodes: Sequence[Node], free: Mapping[str, Size], pool: str, size: Size,
 
 def unsettled(figures: Mapping[str, float], waiting: int) -> list[str]:
     """Return what the daemon has not come to at rest; `waiting` are the pods without a node that the API shows."""
-    wrong = [f"{name} is {figures.get(name, 0):g}, not 0" for name in AT_REST if figures.get(name, 0)]
+    wrong = [f"{name} is {figures[name]:g}, not 0" for name in AT_REST if figures.get(name)]
+    wrong += [f"{name} is not among the metrics" for name in AT_REST if name not in figures]
     pending = figures.get("queue_pending_pods")
     if pending != waiting:
         wrong.append(f"queue_pending_pods is {pending}, and {waiting} pods have no node")

@@ -8,11 +8,11 @@ import math
 import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from threading import Event, local
+from threading import Event, Lock, local
 from typing import Any, Final
 
 from e2e.placement.cluster import KUBE_BATCH
@@ -31,6 +31,7 @@ _CREATE: Final = "?fieldValidation=Ignore"
 # A process begins to be judged when it knows as much as it will know.
 _WARM_UP_SECONDS: Final = 240.0
 _LEAST_JUDGED_SECONDS: Final = 600.0
+JUDGED: Final = "processes judged by their memory"
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _MIB: Final = 1 << 20
 
@@ -66,6 +67,32 @@ class Result:
     ended: list[int] = field(default_factory=list)
 
 
+class Workers:
+    """A few threads; what goes wrong in one of them ends the run."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(CONNECTIONS)
+        self._futures: list[Future[None]] = []
+
+    def submit(self, work: Callable[..., None], *given: object) -> None:
+        """Have a thread do this."""
+        self._futures.append(self._pool.submit(work, *given))
+
+    def reap(self) -> None:
+        """Raise the error of work that has ended with one, and forget the rest that has ended."""
+        under_way = []
+        for future in self._futures:
+            if future.done():
+                future.result()
+            else:
+                under_way.append(future)
+        self._futures = under_way
+
+    def close(self) -> None:
+        """Wait for all work."""
+        self._pool.shutdown()
+
+
 class Churn:
     """Create, delete, look and check."""
 
@@ -75,7 +102,8 @@ class Churn:
         self._look_seconds = look_seconds
         self._draw = Draw(seed)
         self._mine = local()
-        self._pool = ThreadPoolExecutor(CONNECTIONS)
+        self._workers = Workers()
+        self._counting = Lock()
         self._live: dict[str, Live] = {}
         self._ending: dict[str, Ending] = {}
         self._jobs_due = 0.0
@@ -92,13 +120,14 @@ class Churn:
     def run(self, rounds: list[Round]) -> Result:
         """Play all rounds."""
         with ExitStack() as stack:
-            stack.callback(self._pool.shutdown)
+            stack.callback(self._workers.close)
             ended = [stack.enter_context(daemon.kept()) for daemon in self._site.daemons]
             until(lambda: any(daemon.leads() for daemon in self._site.daemons), "one daemon leads")
             for one in rounds:
                 self._storm(one)
                 self._rest()
             self.result.ended = [status for statuses in ended for status in statuses]
+        self._workers.reap()
         for status, number in self._site.evictions().items():
             self._count(f"evictions answered by {status}", number)
         self._judge_memory()
@@ -129,7 +158,8 @@ class Churn:
                 if over.is_set():
                     return
                 faults.run(fault, over)
-                self.result.faults[fault.kind.value] += 1
+                with self._counting:
+                    self.result.faults[fault.kind.value] += 1
 
         with ThreadPoolExecutor(len(one.lanes)) as lanes:
             played = [lanes.submit(play, lane) for lane in one.lanes]
@@ -144,18 +174,23 @@ class Churn:
         """Let nothing happen, and see that everything comes to rest."""
         self._checker.quiet_since = time.monotonic()
         end = time.monotonic() + REST_SECONDS
+        answered = 0
         while time.monotonic() < end:
-            self._look()
+            answered += self._look()
             time.sleep(self._look_seconds)
+        if not answered:
+            self._violated([checks.Violation("not seen", "rest", "no look at the cluster had an answer")])
         self._settled()
 
     def _settled(self) -> None:
         """Ask the leader what it has under way; one that is late gets a second time."""
         wrong: list[str] = []
         for _attempt in range(6):
-            self._look()
+            seen = self._look()
             leading = [daemon for daemon in self._site.daemons if daemon.leads()]
-            if len(leading) != 1:
+            if not seen:
+                wrong = ["the API server did not say how many pods wait"]
+            elif len(leading) != 1:
                 wrong = [f"{len(leading)} daemons lead"]
             else:
                 wrong = checks.unsettled(figures(leading[0].page("/metrics")), self._waiting)
@@ -169,7 +204,7 @@ class Churn:
         for name in [name for name, live in self._live.items() if live.ends <= now]:
             ending = self._ending[name] = Ending(self._live.pop(name).job)
             self._count("jobs ended")
-            self._pool.submit(self._delete, ending)
+            self._workers.submit(self._delete, ending)
         self._jobs_due += self._rate
         while self._jobs_due >= 1:
             self._jobs_due -= 1
@@ -185,7 +220,7 @@ class Churn:
     def _begin(self, job: Job, now: float) -> None:
         live = self._live[job.name] = Live(job, now + job.lives)
         self._count("jobs begun")
-        self._pool.submit(self._create, live)
+        self._workers.submit(self._create, live)
 
     def _api(self) -> Api:
         if not hasattr(self._mine, "api"):
@@ -233,17 +268,19 @@ class Churn:
         return True
 
     def _count(self, what: str, number: int = 1) -> None:
-        self.result.counts[what] += number
+        with self._counting:
+            self.result.counts[what] += number
 
-    def _look(self) -> None:
-        """List nodes and pods, check them, and make up for members that are missing."""
+    def _look(self) -> bool:
+        """List nodes and pods, check them, make up for members that are missing; return whether there was an answer."""
+        self._workers.reap()
         asked = time.monotonic()
         try:
             nodes = [node_of(item) for item in self._site.api.items(NODES)]
             pods = [pod_of(item) for item in self._site.api.items(f"{self._site.team.path}/pods")]
         except ApiError:
             self._count("looks without an answer")
-            return
+            return False
         self._count("looks")
         gangs = {name: live.job.least for name, live in self._live.items() if live.job.is_gang}
         self._violated(self._checker.look(asked, nodes, pods, gangs))
@@ -260,6 +297,7 @@ class Churn:
         if minute != self._said:
             self._said = minute
             self._say(asked, len(pods))
+        return True
 
     def _repair(self, asked: float, there: set[str]) -> None:
         """Create lost members of gangs as a controller of jobs does; a single pod does not come back."""
@@ -274,16 +312,16 @@ class Churn:
                 else:
                     if live.seen:
                         self._count("members made again", len(missing))
-                    self._pool.submit(self._create, live, missing)
+                    self._workers.submit(self._create, live, missing)
         for name, ending in list(self._ending.items()):
             if there.intersection(ending.job.names()) or (ending.job.is_gang and not ending.group_gone):
-                self._pool.submit(self._delete, ending)
+                self._workers.submit(self._delete, ending)
             else:
                 del self._ending[name]
         # A request to create that was on its way when its job ended.
         for pod in there:
             if pod.rpartition("-")[0] not in self._live.keys() | self._ending.keys():
-                self._pool.submit(self._delete_pod, pod)
+                self._workers.submit(self._delete_pod, pod)
 
     def _sample(self, now: float) -> None:
         for daemon in self._site.daemons:
@@ -297,8 +335,12 @@ class Churn:
         for pid, samples in self.result.memory.items():
             lasted = samples[-1][0] - samples[0][0]
             figures = judged(samples)
-            if lasted >= _LEAST_JUDGED_SECONDS and checks.has_grown(figures):
-                first, last = checks.growth(figures) or (0.0, 0.0)
+            medians = checks.growth(figures)
+            if lasted < _LEAST_JUDGED_SECONDS or medians is None:
+                continue
+            self._count(JUDGED)
+            if checks.has_grown(figures):
+                first, last = medians
                 text = f"grew from {first:.0f} to {last:.0f} MiB in {lasted:.0f} s"
                 self._violated([checks.Violation("leak", f"process {pid}", text)])
 
@@ -333,7 +375,10 @@ def figures(page: str) -> dict[str, float]:
     """Return the daemon's metrics by name, the sum over their labels, without the prefix."""
     found: dict[str, float] = defaultdict(float)
     for line in page.splitlines():
-        if line.startswith("placement_"):
+        if line.startswith("# TYPE placement_"):
+            # A metric with labels has no line of its own before something has happened.
+            found[line.split()[2].removeprefix("placement_")] += 0
+        elif line.startswith("placement_"):
             name, _blank, value = line.rpartition(" ")
             found[name.partition("{")[0].removeprefix("placement_")] += float(value)
     return dict(found)

@@ -20,8 +20,8 @@ from bench._beds import own_bed
 from bench._figures import count, load_average
 
 from placement_churn import checks
-from placement_churn.churn import Churn, Result, judged
-from placement_churn.plan import Round, plan
+from placement_churn.churn import JUDGED, Churn, Result, judged
+from placement_churn.plan import CALM_ROUNDS, Round, plan
 from placement_churn.site import Site
 
 BED: Final = "churn"
@@ -89,4 +89,7 @@ def verdict(result: Result, rounds: list[Round]) -> int:
     idle = [name for name in ("created", "bound", "gone", "looks") if not result.counts[name]]
     if idle:
         print(f"nothing was: {', '.join(idle)}", file=sys.stderr)
-    return int(bool(result.violations or missed or idle))
+    unjudged = len(rounds) >= CALM_ROUNDS and not result.counts[JUDGED]
+    if unjudged:
+        print("no process lived long enough to judge its memory", file=sys.stderr)
+    return int(bool(result.violations or missed or idle or unjudged))

@@ -204,6 +204,8 @@ def test_a_daemon_at_rest_has_nothing_under_way_and_counts_as_the_api_does() -> 
     assert checks.unsettled(rest, 0) == ["queue_pending_pods is None, and 0 pods have no node"]
     for name in checks.AT_REST:
         assert checks.unsettled(rest | {name: 1, "queue_pending_pods": 0}, 0) == [f"{name} is 1, not 0"]
+        lacking = {other: 0.0 for other in rest if other != name} | {"queue_pending_pods": 0.0}
+        assert checks.unsettled(lacking, 0) == [f"{name} is not among the metrics"]
 
 
 def test_memory_that_grows_is_found() -> None:

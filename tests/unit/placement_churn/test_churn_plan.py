@@ -110,6 +110,33 @@ def test_metrics_are_summed_over_their_labels() -> None:
     assert churn.figures(page) == {"drift": 3, "leader": 1}
 
 
+def test_a_metric_that_has_no_line_yet_is_nought_and_one_that_is_not_there_is_missing() -> None:
+    page = "# TYPE placement_graph_drift_total counter\n# TYPE other counter\n"
+
+    assert churn.figures(page) == {"graph_drift_total": 0}
+
+
+def test_an_error_of_a_worker_ends_the_run() -> None:
+    workers, done = churn.Workers(), list[int]()
+    workers.submit(done.append, 1)
+    workers.submit([].remove, 1)
+    workers.close()
+
+    with pytest.raises(ValueError, match="not in list"):
+        workers.reap()
+    assert done == [1]
+
+
+def test_a_long_run_in_which_no_process_was_judged_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    rounds = plan(1, 3600)
+    found = result(rounds)
+
+    assert cli.verdict(found, rounds) == 1
+    assert "no process lived long enough" in capsys.readouterr().err
+    found.counts[churn.JUDGED] = 1
+    assert cli.verdict(found, rounds) == 0
+
+
 def test_a_process_is_judged_after_its_warm_up() -> None:
     assert churn.judged([(100, 50), (339, 60), (340, 70), (400, 71)]) == [70, 71]
 
