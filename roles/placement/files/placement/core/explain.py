@@ -30,7 +30,7 @@ from placement.policy.framework.session import Session
 from placement.policy.jobs.job import PLACED, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import NO_SHADOW, Kept, Reservation
-from placement.state.nodes.node_columns import HELD, LEASED, UNKNOWN
+from placement.state.nodes.node_columns import BATCH_FLAGS, HELD
 from placement.state.nodes.node_filters import Bools
 from placement.state.pods.pod_table import PodEntry
 
@@ -160,7 +160,7 @@ class Explainer:
         """Find the domain, of those that lack least, in which the fewest would have to end."""
         session, columns = self._session, self._session.cache.cluster.columns
         room = columns.unpromised_for(len(columns.axis), columns.lower_rank(trial.wanted.parts[0][0].priority)).copy()
-        held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+        held = np.not_equal(columns.flags & BATCH_FLAGS, 0)
         trial.feasible = [
             rows | (held & self._suits(part[0])) for rows, part in zip(trial.feasible, trial.wanted.parts, strict=True)
         ]
@@ -320,7 +320,7 @@ class Explainer:
         if task.node:
             yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
-            held = np.not_equal(columns.flags & (HELD | LEASED | UNKNOWN), 0)
+            held = np.not_equal(columns.flags & BATCH_FLAGS, 0)
             rows = (session.feasibility.usable(task) | held) & self._suits(task)
             near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
-from placement.graph.tree.below_nodes import Place, places, resources
+from placement.graph.tree.below_nodes import DeviceSite, match_devices, resources
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
 from placement.model.node_zones import NodeZones, NumaNode
@@ -308,7 +308,7 @@ def write_jgf(graph: Graph, *, name: str = CLUSTER, gpu: str = "nvidia.com/gpu",
         parent, count = count, count + 1
         known = graph.numa_nodes.of(row)
         numa_nodes = known.numa_nodes if known is not None else ()
-        found = places(known, graph.devices.of(node.name))
+        found = match_devices(known, graph.devices.of(node.name))
         beside = resources(found, _rest(node.allocatable, numa_nodes), gpu)
         first = count
         for inner in _inside(found, beside, where, gpu, pools=pools):
@@ -335,7 +335,7 @@ class _Inner(NamedTuple):
     properties: Mapping[str, str] = {}
 
 
-def _inside(found: list[Place], beside: list[Amounts], where: str, gpu: str, *, pools: bool) -> Iterator[_Inner]:
+def _inside(found: list[DeviceSite], beside: list[Amounts], where: str, gpu: str, *, pools: bool) -> Iterator[_Inner]:
     """Yield NUMA nodes with their devices, and what each of these and the node has beside them."""
     begun: dict[str, int] = {}
     count = serial = 0

@@ -19,11 +19,12 @@ def audit(graph: Graph, cluster: Cluster, part: int = 0, parts: int = 1) -> list
     Asked with each part in turn, it has compared all rows after `parts` calls.
     """
     rows = range(part, len(cluster.columns.nodes), parts)
-    found = [drift for row in rows for drift in _charges(cluster, row)]
+    found = [drift for row in rows for drift in _charge_drifts(cluster, row)]
     return found + graph.check(rows)
 
 
-def _charges(cluster: Cluster, row: int) -> list[Drift]:
+def _charge_drifts(cluster: Cluster, row: int) -> list[Drift]:
+    """Return what the columns hold of a row that differs from what its pods come to."""
     columns = cluster.columns
     node = columns.nodes[row]
     free, releasing, nominated = (np.zeros(len(columns.axis), np.int64) for _array in range(3))

@@ -20,7 +20,7 @@ _NUMBERED: Final = re.compile(r"(?:numa|node|numa-?node)[-_]?([0-9]{1,4})", re.A
 _GIB: Final = 2**30
 
 
-class Held(NamedTuple):
+class PooledDevice(NamedTuple):
     """A device, and which driver and pool it belongs to."""
 
     driver: str
@@ -43,34 +43,34 @@ class Held(NamedTuple):
         return {"driver": self.driver, "pool": self.pool, **{name: text for name, text in details.items() if text}}
 
 
-class Place(NamedTuple):
-    """A NUMA node of a node, or with an empty name the node itself; `has` is what is published of it."""
+class DeviceSite(NamedTuple):
+    """A NUMA node of a node, or with an empty name the node itself; `held` are its devices."""
 
     name: str
     numa_node: NumaNode | None
-    held: tuple[Held, ...]
+    held: tuple[PooledDevice, ...]
 
 
-def places(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> list[Place]:
+def match_devices(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> list[DeviceSite]:
     """Return the NUMA nodes of a node, then the node itself with the devices that are in none of them."""
-    by_number: dict[int, list[Held]] = {}
+    by_number: dict[int, list[PooledDevice]] = {}
     for driver, pool, devices in pools:
         for device in devices:
-            by_number.setdefault(device.numa, []).append(Held(driver, pool, device))
+            by_number.setdefault(device.numa, []).append(PooledDevice(driver, pool, device))
     for there in by_number.values():
         there.sort(key=lambda each: (each.driver, each.pool, natural_key(each.device.name)))
     found = []
     for numa_node in known.numa_nodes if known is not None else ():
         match = _NUMBERED.fullmatch(numa_node.name)
         held = by_number.pop(int(match[1]), []) if match else []
-        found.append(Place(numa_node.name, numa_node, tuple(held)))
+        found.append(DeviceSite(numa_node.name, numa_node, tuple(held)))
     own = by_number.pop(NO_NUMA_NODE, [])
     # Only the driver has told of these.
-    found += [Place(f"node-{number}", None, tuple(held)) for number, held in sorted(by_number.items())]
-    return [*found, Place("", None, tuple(own))]
+    found += [DeviceSite(f"node-{number}", None, tuple(held)) for number, held in sorted(by_number.items())]
+    return [*found, DeviceSite("", None, tuple(own))]
 
 
-def resources(found: list[Place], own: Amounts, gpu: str) -> list[Amounts]:
+def resources(found: list[DeviceSite], own: Amounts, gpu: str) -> list[Amounts]:
     """Return what each place has beside its devices, the node itself last, which has `own`.
 
     A GPU that is counted as a resource and published as a device is one of both, not two.

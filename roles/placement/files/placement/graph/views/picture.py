@@ -13,7 +13,7 @@ from placement.model.objects.pod import Pod
 from placement.model.rules.selector import UNSCHEDULABLE_TAINT, Effect
 from placement.model.slicing import Steps, pauses
 from placement.state.cluster import Cluster
-from placement.state.nodes.node_columns import HELD, LEASED, UNKNOWN
+from placement.state.nodes.node_columns import BATCH_FLAGS
 from placement.state.nodes.node_filters import CLOSED
 
 Json = dict[str, Any]
@@ -99,11 +99,7 @@ def marks(node: Node, flags: int) -> list[tuple[str, str]]:
     found = [(LOST, _LOST_TAINTS[taint.key]) for taint in node.taints if taint.key in _LOST_TAINTS]
     if node.unschedulable:
         found.append((CORDONED, "cordoned"))
-    found += [
-        (BATCH if flag & (HELD | LEASED | UNKNOWN) else CLOSED_NODE, words)
-        for flag, words in CLOSED.items()
-        if flags & flag
-    ]
+    found += [(BATCH if flag & BATCH_FLAGS else CLOSED_NODE, words) for flag, words in CLOSED.items() if flags & flag]
     found += [
         (TAINTED, f"taint {taint.key}")
         for taint in node.taints

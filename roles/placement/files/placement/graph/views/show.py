@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator
 
 from placement.graph.topology import CLUSTER, NODE
-from placement.graph.tree.below_nodes import places
+from placement.graph.tree.below_nodes import match_devices
 from placement.graph.tree.tree import Graph, Use
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, format_amount
 from placement.model.device_slices import DevicesOfPool
@@ -42,7 +42,7 @@ def show(graph: Graph, *, nodes: bool = False) -> Iterator[str]:
 
 def _below(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> Iterator[str]:
     """Yield a line for each NUMA node and each device of a node."""
-    for name, numa_node, held in places(known, pools):
+    for name, numa_node, held in match_devices(known, pools):
         if name:
             free = dict(numa_node.free if numa_node is not None else ())
             amounts = [

@@ -28,6 +28,8 @@ RESTING: Final = 16
 LEASED: Final = 32
 # It is not known whether batch jobs have it.
 UNKNOWN: Final = 64
+# Batch jobs have it, are about to begin there, or may have it.
+BATCH_FLAGS: Final = HELD | LEASED | UNKNOWN
 
 _LABEL_COLUMNS: Final = 256
 _TAINT_SETS: Final = 1 << 12
