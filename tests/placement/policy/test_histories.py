@@ -332,7 +332,7 @@ def assert_sums(scheduler: Scheduler) -> None:
         for queue in of.tree.by_name.values():
             assert queue.begun == {key: job for key, job in queue.jobs.items() if nonzero(job.allocated)}
         found["jobs"] = {
-            job.key: (job.counts, job.asking, nonzero(job.allocated), job.queue, job.problem, job.foreign)
+            job.key: (job.counts, job.requesting, nonzero(job.allocated), job.queue, job.problem, job.foreign)
             for job in of.jobs.every_job()
         }
         return found | {"total": of.total}
@@ -347,7 +347,9 @@ def assert_sums(scheduler: Scheduler) -> None:
 def assert_lines(book: JobCache) -> None:
     """Who is in line is found by its ticket, too, and what is kept for who is let in is what they ask for."""
     for queue in book.tree.by_name.values():
-        lined_up = {job.key: job for _order, ticket, job in (*queue.order, *queue.idle) if ticket == job.position}
+        lined_up = {
+            job.key: job for _order, ticket, job in (*queue.order, *queue.best_effort) if ticket == job.position
+        }
         assert queue.waiting == lined_up
         tickets = [job.position for job in queue.waiting.values()]
         assert tickets == sorted(tickets)

@@ -16,7 +16,7 @@ from placement.state.cluster import Shape
 _FIRST: Final = 5.0
 _LONGEST: Final = 300.0
 # A node, and the pods that it rests for; None are all.
-Place = tuple[str, Shape | None]
+RestKey = tuple[str, Shape | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class NodeBackoff:
     """Rests by node, or by node and shape of pods; one that has been good for as long as it rested starts afresh."""
 
     def __init__(self) -> None:
-        self._rests: dict[Place, _Rest] = {}
-        self._now: set[Place] = set()
+        self._rests: dict[RestKey, _Rest] = {}
+        self._now: set[RestKey] = set()
 
-    def turned_away(self, node: Place, now: float) -> None:
+    def turned_away(self, node: RestKey, now: float) -> None:
         """Note that the node rejected a pod. Pods that were under way before it rested count with the first."""
         if node in self._now:
             return
@@ -41,7 +41,7 @@ class NodeBackoff:
         self._rests[node] = _Rest(now + length, length)
         self._now.add(node)
 
-    def rested(self, now: float) -> list[Place]:
+    def rested(self, now: float) -> list[RestKey]:
         """Return what may be tried again from now on."""
         found = [node for node in self._now if self._rests[node].until <= now]
         self._now.difference_update(found)

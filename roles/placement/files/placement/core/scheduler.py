@@ -68,7 +68,7 @@ from placement.policy.cache.job_cache import JobCache
 from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.graph_placer import GraphPlacer
 from placement.policy.framework.placers.host_selector import HostSelector
-from placement.policy.framework.session import PATIENCE, ActionRun, Refused, Session, Spared
+from placement.policy.framework.session import PATIENCE, ActionRun, Refused, RefusedEviction, Session
 from placement.policy.jobs.batch_jobs import mark_of
 from placement.policy.jobs.group_key import group_key
 from placement.policy.jobs.job import Status
@@ -256,7 +256,7 @@ class Scheduler:
         if isinstance(event, Upserted) and isinstance(event.item, Pod):
             self._note_tag(event.item.uid)
         if isinstance(event, EvictRefused):
-            self._stays(event)
+            self._note_refused_eviction(event)
         elif isinstance(event, BindFailed) and (task := self.cache.jobs.tasks.get(event.uid)) and not task.is_archived:
             self.cache.queue.back_off(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
@@ -300,11 +300,11 @@ class Scheduler:
         if entry is not None and entry.pod.spec.scheduler_name == self.cache.scheduler_name:
             self.cache.tags.note(entry.pod)
 
-    def _stays(self, refused: EvictRefused) -> None:
+    def _note_refused_eviction(self, refused: EvictRefused) -> None:
         """Note that the API refused to evict a pod."""
         now, task = self.session.now, self.cache.jobs.tasks.get(refused.uid)
-        self.session.stays += 1
-        self.session.unevictable[refused.uid] = Spared(refused.message, now + _SPARED)
+        self.session.refused_evictions += 1
+        self.session.unevictable[refused.uid] = RefusedEviction(refused.message, now + _SPARED)
         if task is None or not refused.budget:
             return
         for budget in DisruptionBudgets(self.cache).of(task):
@@ -402,7 +402,7 @@ class Scheduler:
         if late or overdue:
             self.session.blocked.clear()
             self.cache.versions.room += 1
-            self.cache.versions.upset += 1
+            self.cache.versions.evictability += 1
             self._news = True
 
     def _run(self) -> Steps[None]:

@@ -12,7 +12,7 @@ from placement.policy.cache.equivalence_cache import Failure
 from placement.policy.framework.queue_loop import visit_queues
 from placement.policy.framework.session import Refused, Session
 from placement.policy.jobs.job import Job, Problem, Status, Task, alike, wanted_by
-from placement.policy.queues.queue import Place, QueueInfo
+from placement.policy.queues.queue import QueueEntry, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
@@ -34,7 +34,7 @@ def _visit(session: Session, queue: QueueInfo, alone: bool) -> Steps[bool]:
     return (yield from place_first(session, queue, queue.order, alone))
 
 
-def place_first(session: Session, queue: QueueInfo, places: list[Place], alone: bool) -> Steps[bool]:
+def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], alone: bool) -> Steps[bool]:
     """Places the first job of a list, and says whether there was one."""
     job = session.cache.queue.pop(places)
     if job is None:
@@ -116,7 +116,7 @@ def _place(
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
     """Members unlike those that fit nowhere, in the job's order; none where they are too few."""
-    if len(passed) > _KINDS or not job.motley:
+    if len(passed) > _KINDS or not job.mixed:
         return []
     left = [
         task

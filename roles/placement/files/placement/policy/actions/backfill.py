@@ -17,4 +17,4 @@ def backfill(session: Session) -> Steps[None]:
 
 def _visit(session: Session, queue: QueueInfo, alone: bool) -> Steps[bool]:
     # Shares do not concern those that take none.
-    return place_first(session, queue, queue.idle, alone)
+    return place_first(session, queue, queue.best_effort, alone)

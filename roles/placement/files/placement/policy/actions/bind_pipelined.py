@@ -78,7 +78,7 @@ def _moment(session: Session, group: list[Task]) -> Hashable | None:
         for row in sorted(rows)
         if row >= 0
     )
-    return (cache.versions.fit, cache.tree, session.stays, len(group), room)
+    return (cache.versions.fit, cache.tree, session.refused_evictions, len(group), room)
 
 
 def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Steps[None]:
@@ -145,8 +145,8 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         session.cache.queue.back_off(job, session.now)
         session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
-    halved = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
-    if lacking or halved or not all(session.feasibility.stands(task) for task in tasks):
+    incomplete = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
+    if lacking or incomplete or not all(session.feasibility.stands(task) for task in tasks):
         # No bind has been sent, so only this scheduler counts them there.
         _release(session, tasks)
     else:

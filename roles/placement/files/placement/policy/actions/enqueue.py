@@ -22,7 +22,7 @@ from placement.model.slicing import Steps, paced
 from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job
-from placement.policy.queues.queue import Place
+from placement.policy.queues.queue import QueueEntry
 
 # So many kinds of groups are looked at in one go.
 _AT_ONCE: Final = 256
@@ -34,7 +34,7 @@ def enqueue(session: Session) -> Steps[None]:
     """Admit groups whose minimum resources are free."""
     cache = session.cache
     _expire(session)
-    firsts: list[tuple[Place, LazyHeap]] = []
+    firsts: list[tuple[QueueEntry, LazyHeap]] = []
     for (kind, ranking), pause in paced(list(cache.queue.gated_by_request.items()), _AT_ONCE):
         if pause:
             yield

@@ -29,7 +29,7 @@ def preempt(session: Session) -> Steps[None]:
     plugins, budgets = session.rules.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
     ways = [(plugin, False) for plugin in plugins]
     ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]
-    makings = [Evaluator(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
+    evaluators = [Evaluator(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
 
     def claims(job: Job) -> bool:
         return needs_room(session, job, job.preempt_tried_at)
@@ -44,7 +44,7 @@ def preempt(session: Session) -> Steps[None]:
         # Allocate does not visit a queue that has enough.
         if session.rules.overused(queue):
             yield from preemptors.join(queue)
-    yield from serve_preemptors(session, preemptors, queues, makings, claims=claims, served=served)
+    yield from serve_preemptors(session, preemptors, queues, evaluators, claims=claims, served=served)
 
 
 def _terms(session: Session, plugin: Plugin, *, within: bool) -> PreemptionPolicy:

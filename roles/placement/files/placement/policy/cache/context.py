@@ -21,7 +21,7 @@ class Versions:
     # Grows when pods may be evicted that could not be before: a binding is confirmed, or shares change.
     eviction: int = 0
     # Grows when pods may be cheaper to evict, or become evictable, without any change of their nodes.
-    upset: int = 0
+    evictability: int = 0
 
     @property
     def fit(self) -> int:

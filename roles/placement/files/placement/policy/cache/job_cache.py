@@ -135,7 +135,7 @@ class JobCache:
             # Labels that told no pods apart do so now.
             self._splits = self.cluster.labelsets.splits
             for job in self.jobs.by_key.values():
-                job.motley = job.motley or len(job.tasks) > 1
+                job.mixed = job.mixed or len(job.tasks) > 1
         moves = (self.cluster.pods.amended, self.cluster.reopened)
         if self._moves != moves:
             self._moves = moves
@@ -196,7 +196,7 @@ class JobCache:
         if job.minimums is not None:
             job.minimums.move(task, old, status)
         if task.pod.request:
-            job.asking += (status is Status.PENDING) - (old is Status.PENDING)
+            job.requesting += (status is Status.PENDING) - (old is Status.PENDING)
         if (status in CLAIMING) != (old in CLAIMING):
             self.usage.claim(task.pod, came=status in CLAIMING)
         task.status = status
@@ -221,13 +221,13 @@ class JobCache:
                 self.confirmed.note(task.entry.row)
         if job.min_member > 1:
             # Whether an eviction breaks a gang depends on all nodes of its members.
-            self.versions.upset += 1
+            self.versions.evictability += 1
         if status not in (Status.PENDING, Status.PIPELINED):
             self.settled[task.uid] = None
         if status is Status.PENDING:
-            job.untold[task.uid] = task
-        elif job.untold:
-            job.untold.pop(task.uid, None)
+            job.unreported[task.uid] = task
+        elif job.unreported:
+            job.unreported.pop(task.uid, None)
         if status is Status.PIPELINED:
             self.queue.pipelined[job.key] = job
         if status in PLACED and old not in PLACED:
@@ -378,7 +378,7 @@ class JobCache:
         """Take in that the pod is as given: its requests and its annotations may be new."""
         old, task.pod = task.pod, pod
         if (pod.labels, pod.spec, pod.request) != (old.labels, old.spec, old.request):
-            task.job.motley = len(task.job.tasks) > 1
+            task.job.mixed = len(task.job.tasks) > 1
         if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
             return
         if pod.spec.tolerations != old.spec.tolerations and task.status in CLAIMING:
@@ -387,7 +387,7 @@ class JobCache:
         job = task.job
         self.usage.count(task, task.status, None)
         if task.status is Status.PENDING:
-            job.asking += bool(pod.request) - bool(old.request)
+            job.requesting += bool(pod.request) - bool(old.request)
         task.amounts = counted(pod.request)
         self.usage.count(task, None, task.status)
         if pod.request != old.request:
@@ -399,15 +399,15 @@ class JobCache:
         """Take in a new task of the job; the job may fit now, and the figures of its other tasks are there already."""
         job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
         if len(job.tasks) == 1:
-            job.motley = False
+            job.mixed = False
             self._refresh(job)
             return
         if task.pod.spec.topology is not None:
-            job.heed(task.pod.spec.topology)
-        if not job.motley:
-            job.motley = not alike(task, next(iter(job.tasks.values())))
+            job.note_topology(task.pod.spec.topology)
+        if not job.mixed:
+            job.mixed = not alike(task, next(iter(job.tasks.values())))
         if job.group is None or not job.group.has_priority:
-            self.versions.upset += task.pod.spec.priority > job.priority
+            self.versions.evictability += task.pod.spec.priority > job.priority
             job.priority = max(job.priority, task.pod.spec.priority)
         if job.group is None:
             job.created = min(job.created, task.pod.created)
@@ -460,7 +460,7 @@ class JobCache:
 
     def _assign(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Move a job, with all that it is counted for, to another queue, or in and out of scheduling."""
-        self.versions.upset += bool(job.allocated.get(PODS))
+        self.versions.evictability += bool(job.allocated.get(PODS))
         for task in job.tasks.values():
             self.usage.count(task, task.status, None)
         self.admission.assign(job, name, problem)

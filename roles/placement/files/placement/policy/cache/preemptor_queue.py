@@ -20,7 +20,7 @@ from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job
 from placement.policy.plugins.plugin_set import PluginSet
-from placement.policy.queues.queue import Place, QueueInfo
+from placement.policy.queues.queue import QueueEntry, QueueInfo
 from placement.policy.queues.tree import QueueTree
 
 # Jobs that are looked at in one step.
@@ -40,11 +40,11 @@ class RoundRobin:
         self._rest = (LazyHeap(table), LazyHeap(table))
         self.number = 0
 
-    def put(self, place: Place, *, due: bool, tried: bool) -> None:
+    def put(self, place: QueueEntry, *, due: bool, tried: bool) -> None:
         """Add a job with its turn in this round (`due`) or the next; `tried` says whether allocate has tried it."""
         (self._due if due else self._rest)[not tried].put(place)
 
-    def pop(self, since: int, *, in_turn: bool, all_of_them: bool) -> Place | None:
+    def pop(self, since: int, *, in_turn: bool, all_of_them: bool) -> QueueEntry | None:
         """Remove and return the first place; options: of this round only, also of jobs that allocate has not tried."""
         kinds = 2 if all_of_them else 1
         if in_turn and not any(ranking.peek(since) for ranking in self._due[:kinds]):
@@ -75,7 +75,7 @@ class PreemptorQueue:
         # The plugins and the queues that the orders are by.
         self._ranked_by: tuple[PluginSet, QueueTree] | None = None
         # Jobs that have had a turn at the retry version of the last run, and that version.
-        self._aside: list[Place] = []
+        self._aside: list[QueueEntry] = []
         self._retry_version = -1
         # The last position of the jobs that have come, and of those that wait in each queue.
         self._seen = 0
@@ -96,7 +96,7 @@ class PreemptorQueue:
         self._joined.clear()
         since, self._seen = self._seen, cache.queue.last_position
         self._begun = cache.queue.last_position
-        returning: list[Place] = []
+        returning: list[QueueEntry] = []
         if self._retry_version != cache.versions.retry:
             self._retry_version = cache.versions.retry
             returning, self._aside = self._aside, []
@@ -130,7 +130,7 @@ class PreemptorQueue:
             if pause:
                 yield
 
-    def _put(self, place: Place, *, tried: bool) -> None:
+    def _put(self, place: QueueEntry, *, tried: bool) -> None:
         job = place[2]
         queue = self._cache.tree.by_name.get(job.queue)
         # Jobs may go between two steps.
@@ -141,18 +141,18 @@ class PreemptorQueue:
             due = self.turns.setdefault(job.key, rounds.number) != rounds.number
             rounds.put(place, due=due, tried=tried)
 
-    def pop(self, queue: QueueInfo, *, in_turn: bool) -> Place | None:
+    def pop(self, queue: QueueInfo, *, in_turn: bool) -> QueueEntry | None:
         """Remove and return the first place of the queue; with `in_turn` only of the jobs of this round."""
         rounds = self._rounds.get(queue)
         all_of_them = queue in self._joined
         return rounds.pop(self._begun, in_turn=in_turn, all_of_them=all_of_them) if rounds is not None else None
 
-    def put_back(self, queue: QueueInfo, place: Place) -> None:
+    def put_back(self, queue: QueueInfo, place: QueueEntry) -> None:
         """Put back the place of a job that has not had its turn."""
         if self._is_here(queue, place[2]):
             self._rounds[queue].put(place, due=True, tried=queue.waiting.get(place[2].key) is not place[2])
 
-    def set_aside(self, queue: QueueInfo, place: Place) -> None:
+    def set_aside(self, queue: QueueInfo, place: QueueEntry) -> None:
         """Set aside the place of a job that has had its turn."""
         if self._is_here(queue, place[2]):
             self.turns[place[2].key] = self._rounds[queue].number

@@ -93,7 +93,7 @@ class StatusReporter:
         job = cache.jobs.by_key.get(key) if key is not None else None
         if task is not None and self._pods.pop(uid, None) is not None:
             job = task.job
-            job.untold[uid] = task
+            job.unreported[uid] = task
         elif job is not None and job.last_status is not None and job.last_status[0].uid == uid:
             # Without a phase it equals no later status; that the group was scheduled may have been written before.
             job.last_status = (replace(job.last_status[0], phase=None), job.last_status[1])
@@ -136,8 +136,8 @@ class StatusReporter:
         queue = session.cache.tree.by_name.get(job.queue)
         if refused is not None or queue is None:
             return refused
-        idle = job.pending and not job.asking and not queue.record.backed
-        if idle and "backfill" not in session.rules.actions:
+        best_effort = job.pending and not job.requesting and not queue.record.backed
+        if best_effort and "backfill" not in session.rules.actions:
             return Refused("NotBackfilled", _NOT_BACKFILLED)
         if session.rules.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
@@ -171,14 +171,14 @@ class StatusReporter:
         reasons = _reasons_of(refused)
         if job.last_reasons != reasons:
             job.last_reasons = None
-            job.untold.update(job.tasks)
-            if len(job.untold) > _COUNTED:
+            job.unreported.update(job.tasks)
+            if len(job.unreported) > _COUNTED:
                 yield None
-        for (uid, task), pause in paced(list(job.untold.items()), _COUNTED):
+        for (uid, task), pause in paced(list(job.unreported.items()), _COUNTED):
             if pause:
                 yield None
             # Events come between two steps, and pods may go with them.
-            if job.untold.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
+            if job.unreported.pop(uid, None) is task and task.status is Status.PENDING and job.tasks.get(uid) is task:
                 yield from self._pod(task, refused)
         job.last_reasons = reasons
 

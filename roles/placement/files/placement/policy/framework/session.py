@@ -43,7 +43,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
+class RefusedEviction:
     """Why a pod could not be evicted, and until when no eviction of it is tried, in monotonic seconds."""
 
     message: str
@@ -76,10 +76,10 @@ class Session:
     actions: list[Action] = field(default_factory=list)
     refusals: dict[GroupKey, Refused] = field(default_factory=dict)
     # Pods that the API refused to evict, by UID, and jobs that are blocked by a refusal or by a failed binding.
-    unevictable: dict[str, Spared] = field(default_factory=dict)
+    unevictable: dict[str, RefusedEviction] = field(default_factory=dict)
     blocked: dict[GroupKey, Refused] = field(default_factory=dict)
     # How many evictions the API has refused.
-    stays: int = 0
+    refused_evictions: int = 0
     # Jobs with pipelined tasks; by the first of the tasks that are bound together, the state at their last try.
     promises: dict[GroupKey, dict[str, Hashable]] = field(default_factory=dict)
     # Disruption budgets that refused an eviction, by UID, and until when no eviction exceeds them.

@@ -204,12 +204,12 @@ class Job:
 
     __slots__ = (
         "allocated",
-        "asking",
         "counts",
         "created",
         "failures",
         "foreign",
         "group",
+        "has_hints",
         "inqueue",
         "key",
         "lapses",
@@ -218,8 +218,7 @@ class Job:
         "last_valid_count",
         "min_member",
         "minimums",
-        "motley",
-        "noted",
+        "mixed",
         "order",
         "position",
         "preempt_tried_at",
@@ -227,11 +226,12 @@ class Job:
         "problem",
         "queue",
         "reclaim_tried_at",
+        "requesting",
         "strict",
         "tasks",
         "topological",
+        "unreported",
         "unschedulable_at",
-        "untold",
         "waiting",
         "was_ready",
     )
@@ -250,15 +250,15 @@ class Job:
         self.foreign = 0
         self.tasks: dict[str, Task] = {}
         # Whether some of the tasks may have to be placed otherwise than the others.
-        self.motley = False
+        self.mixed = False
         # Whether the group or one of its pods asks where they are to be together, and whether they wait for that.
         self.topological = self.strict = False
         # What the last condition of all pending tasks said, but of those that came to wait since.
         self.last_reasons: Reasons | None = None
-        self.untold: dict[str, Task] = {}
+        self.unreported: dict[str, Task] = {}
         self.counts = [0] * len(Status)
         # Pending tasks that request something; where none does, the job is left to backfill.
-        self.asking = 0
+        self.requesting = 0
         self.allocated: Totals = {}
         self.waiting: list[TaskKey] = []
         self.inqueue = False
@@ -277,7 +277,7 @@ class Job:
         self.position = 0
         self.unschedulable_at = -1
         # Whether it is noted which events can help it.
-        self.noted = False
+        self.has_hints = False
         # The retry versions at which victims were last looked for in vain, in the own queue and in others.
         self.preempt_tried_at = -1
         self.reclaim_tried_at = -1
@@ -337,7 +337,7 @@ class Job:
         elif not any(counts[held] for held in _THERE):
             self.was_ready = False
 
-    def heed(self, topology: TopologyRequest) -> None:
+    def note_topology(self, topology: TopologyRequest) -> None:
         """Take note of what the group or a member asks of racks and switches."""
         self.topological = True
         self.strict = self.strict or topology.strict

@@ -19,7 +19,7 @@ from placement.model.amounts.totals import Totals
 from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Status, Task
-from placement.policy.preemption.victims import NOBODY, Cost, VictimRules, VictimSearch, VictimSet, classes, priced
+from placement.policy.preemption.victims import NO_VICTIMS, Cost, VictimRules, VictimSearch, VictimSet, classes, priced
 
 # What a look at a node costs that has no pods.
 _LOOK: Final = 8
@@ -76,7 +76,7 @@ class CandidateFinder:
         # None of either where that is too long ago.
         news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
         changed = [rows.tolist() for rows in news if rows is not None]
-        searched_by = (session.rules, session.cache.versions.upset)
+        searched_by = (session.rules, session.cache.versions.evictability)
         usable = session.feasibility.usable(preemptor)
         if len(changed) < 2 or searched_by != self._searched_by:
             self._heap.clear()
@@ -153,7 +153,7 @@ class CandidateFinder:
             return None
         clashing = feasibility.taken(preemptor.pod.spec, row)
         if not needed and not clashing:
-            return NOBODY
+            return NO_VICTIMS
         self._forget_old()
         candidates: list[tuple[Hashable, Task]] = []
         forced: list[Task] = []

@@ -119,9 +119,9 @@ class Evaluator:
             if task.status is not Status.PIPELINED:
                 statement.pipeline(task, task.node)
         # A gang that is not whole does not become so by members that take the place of others.
-        halved = job.occupied < job.min_member and session.rules.gangs
-        idle = not evicted and not any(self._takes_over(task) for task in tasks)
-        if halved or idle or not self._within_bounds(queue, tasks, spoken_for):
+        incomplete = job.occupied < job.min_member and session.rules.gangs
+        moves_nothing = not evicted and not any(self._takes_over(task) for task in tasks)
+        if incomplete or moves_nothing or not self._within_bounds(queue, tasks, spoken_for):
             return None
         agreed = partial(self._within_bounds, queue, tasks, spoken_for)
         kept = yield from Reprieve(session, queue, tasks, statement, agreed).kept(evicted)
@@ -144,8 +144,8 @@ class Evaluator:
             statement.evict(victim)
         for task, node in placed(trial, found.found):
             statement.pipeline(task, node)
-        halved = job.occupied < job.min_member and session.rules.gangs
-        return None if halved or not self._within_bounds(queue, tasks, spoken_for) else [*found.victims]
+        incomplete = job.occupied < job.min_member and session.rules.gangs
+        return None if incomplete or not self._within_bounds(queue, tasks, spoken_for) else [*found.victims]
 
     def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Steps[None]:
         """Search the nodes, and the queue if it has too little left for the job."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serving claimants: the jobs of each queue in their order, one after the other, until too many have found nothing."""
+"""Room for preemptors: the jobs of each queue in their order, one by one, until too many have found nothing."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final
@@ -28,7 +28,7 @@ def serve_preemptors(
     session: Session,
     preemptors: PreemptorQueue,
     queues: Iterable[QueueInfo],
-    makings: Sequence[Evaluator],
+    evaluators: Sequence[Evaluator],
     *,
     claims: Callable[[Job], bool],
     served: Callable[[Job], None],
@@ -53,7 +53,7 @@ def serve_preemptors(
             begun, before, kind = session.slice, _moment(session), _kind(session, job)
             known = kind is not None and preemptors.searches.known(before, kind)
             try:
-                while not known and claims(job) and may(queue) and (yield from _made(makings, job)):
+                while not known and claims(job) and may(queue) and (yield from _made(evaluators, job)):
                     vain = 0
                     yield
             except GeneratorExit:
@@ -86,8 +86,8 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     return (job.queue, job.priority, session.cache.admission.groups.preempts(job.group), kind)
 
 
-def _made(makings: Sequence[Evaluator], job: Job) -> Steps[bool]:
-    for making in makings:
-        if (yield from making.room_for(job)):
+def _made(evaluators: Sequence[Evaluator], job: Job) -> Steps[bool]:
+    for evaluator in evaluators:
+        if (yield from evaluator.room_for(job)):
             return True
     return False

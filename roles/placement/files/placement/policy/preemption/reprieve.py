@@ -33,7 +33,7 @@ class Reprieve:
     ) -> None:
         self._session = session
         self._statement = statement
-        # What guarantees to others say of those that have been spared; nothing to ask where there are none.
+        # What guarantees to others say of those that have been reprieved; nothing to ask where there are none.
         self._agreed = agreed if session.cache.tree.guarantees else None
         self._on_ports: dict[str, list[Task]] = {}
         # What is left, of what the tasks ask for, on each of their nodes and in each queue with a capability.
@@ -56,7 +56,7 @@ class Reprieve:
                 self._on_ports.setdefault(task.node, []).append(task)
 
     def kept(self, evicted: Sequence[Task]) -> Steps[list[Task]]:
-        """Return those that have to leave; the dearest are spared first, a broken gang whole or not at all.
+        """Return those that have to leave; the dearest are reprieved first, a broken gang whole or not at all.
 
         Yields after each unit.
         """
@@ -68,12 +68,12 @@ class Reprieve:
         sound = all(amount >= 0 for left in self._at_node.values() for amount in left.values())
         sound = sound and self._ports_free(self._on_ports)
         for unit in sorted(units.values(), key=lambda unit: (-unit[0].job.priority, -len(unit))):
-            if not sound or not self._spared(unit):
+            if not sound or not self._reprieved(unit):
                 kept += unit
             yield
         return kept
 
-    def _spared(self, unit: Sequence[Task]) -> bool:
+    def _reprieved(self, unit: Sequence[Task]) -> bool:
         enough = True
         for left, name, amount in self._taken(unit):
             left[name] -= amount

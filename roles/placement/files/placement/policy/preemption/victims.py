@@ -50,7 +50,7 @@ class VictimRules:
     like: Callable[[Task], Hashable]
 
 
-NOBODY: Final = VictimSet((0, -(2**31) - 1, 0, 0), ())
+NO_VICTIMS: Final = VictimSet((0, -(2**31) - 1, 0, 0), ())
 
 
 class VictimSearch:
@@ -168,7 +168,7 @@ def priced(chosen: Sequence[Task], rules: VictimRules) -> VictimSet | None:
     violations = rules.budgets.violations(victims)
     if violations is None:
         return None
-    highest = max((task.priority for task in victims), default=NOBODY.cost[1])
+    highest = max((task.priority for task in victims), default=NO_VICTIMS.cost[1])
     return VictimSet((violations, highest, broken, len(victims)), tuple(victims))
 
 

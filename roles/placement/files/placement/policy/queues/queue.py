@@ -13,7 +13,8 @@ from placement.model.objects.workload import Queue
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 
-Place = tuple[tuple[object, ...], int, Job]
+# A waiting job with its key in the order and its position; void once the job has another position.
+QueueEntry = tuple[tuple[object, ...], int, Job]
 # What pods at rest are told apart by: priority and amounts.
 Kind = tuple[int, Amounts]
 
@@ -25,6 +26,7 @@ class QueueInfo:
         "allocated",
         "archived",
         "begun",
+        "best_effort",
         "capability",
         "children",
         "claimed",
@@ -32,7 +34,6 @@ class QueueInfo:
         "deserved",
         "guarantee",
         "held",
-        "idle",
         "jobs",
         "name",
         "order",
@@ -74,11 +75,11 @@ class QueueInfo:
         self.claimed: Totals = {}
         # The sum of what the queues below it claim.
         self.claimed_below: Totals = {}
-        # Jobs with pending tasks in order: (order, ticket, job); an entry with an old ticket is void.
-        self.order: list[Place] = []
-        # Those whose pending tasks request nothing.
-        self.idle: list[Place] = []
-        # The jobs in both, by their tickets; those that were tried in vain are parked elsewhere.
+        # Jobs with pending tasks, in order.
+        self.order: list[QueueEntry] = []
+        # The same of jobs whose pending tasks request nothing: their pods are of the class BestEffort.
+        self.best_effort: list[QueueEntry] = []
+        # The jobs in both; those that were tried in vain are parked elsewhere.
         self.waiting: dict[GroupKey, Job] = {}
 
     @property
@@ -107,7 +108,7 @@ class QueueInfo:
     def take_over(self, other: "QueueInfo") -> None:
         """Take the jobs over from the old tree's queue; sums are taken over by the tree."""
         self.jobs, self.begun, self.archived = other.jobs, other.begun, other.archived
-        self.order, self.idle, self.waiting = other.order, other.idle, other.waiting
+        self.order, self.best_effort, self.waiting = other.order, other.best_effort, other.waiting
 
     def admission(self) -> object:
         """Return what decides whether a job may be in the queue; equal if that is the same."""

@@ -81,7 +81,7 @@ class QueueAdmission:
         self.stale.discard(job.key)
         self.never_fits.pop(job.key, None)
         facts = self.groups.facts(job)
-        self._versions.upset += bool(job.allocated.get(PODS)) and (job.min_member, job.priority) != (
+        self._versions.evictability += bool(job.allocated.get(PODS)) and (job.min_member, job.priority) != (
             facts.min_member,
             facts.priority,
         )
@@ -91,10 +91,10 @@ class QueueAdmission:
         job.minimums = TaskMinimums(least, job.tasks.values()) if least else None
         job.topological = job.strict = False
         if facts.group is not None and facts.group.topology is not None:
-            job.heed(facts.group.topology)
+            job.note_topology(facts.group.topology)
         for task in job.tasks.values():
             if task.pod.spec.topology is not None:
-                job.heed(task.pod.spec.topology)
+                job.note_topology(task.pod.spec.topology)
         return facts.queue, facts.problem or self._context.tree.refusal(facts.queue, job)
 
     def assign(self, job: Job, name: str, problem: Problem | None) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job
-from placement.policy.queues.queue import Place
+from placement.policy.queues.queue import QueueEntry
 
 # Entries that one call of `tidy` carries over.
 _CARRIED: Final = 512
@@ -26,9 +26,9 @@ class LazyHeap:
 
     def __init__(self, table: Mapping[GroupKey, Job]) -> None:
         self._table = table
-        self._heap: list[Place] = []
+        self._heap: list[QueueEntry] = []
         # The rest of the old heap; its last entry can be removed without disturbing the others.
-        self._before: list[Place] = []
+        self._before: list[QueueEntry] = []
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._before)
@@ -37,7 +37,7 @@ class LazyHeap:
         """Add a job that has its order and its position."""
         self.put((job.order, job.position, job))
 
-    def put(self, place: Place) -> None:
+    def put(self, place: QueueEntry) -> None:
         """Add a place that was popped, or that its job had a moment ago."""
         heappush(self._heap, place)
 
@@ -45,7 +45,7 @@ class LazyHeap:
         """Remove and return the first jobs, at most this number."""
         return [place[2] for place in islice(iter(self.pop, None), number)]
 
-    def peek(self, since: float = inf) -> Place | None:
+    def peek(self, since: float = inf) -> QueueEntry | None:
         """Return the first place, or None; a stale one counts if its job has got a position after `since`."""
         while heaps := [heap for heap in (self._heap, self._before) if heap]:
             heap = min(heaps, key=lambda heap: heap[0])
@@ -54,7 +54,7 @@ class LazyHeap:
             heappop(heap)
         return None
 
-    def pop(self, since: float = inf) -> Place | None:
+    def pop(self, since: float = inf) -> QueueEntry | None:
         """Remove and return the place that `peek` would return."""
         place = self.peek(since)
         if place is not None:
@@ -70,6 +70,6 @@ class LazyHeap:
             if self._is_valid(place):
                 heappush(self._heap, place)
 
-    def _is_valid(self, place: Place) -> bool:
+    def _is_valid(self, place: QueueEntry) -> bool:
         _order, ticket, job = place
         return job.position == ticket and self._table.get(job.key) is job

@@ -46,15 +46,15 @@ VOLUME_KINDS: Final[frozenset[type[Object]]] = frozenset(
 )
 
 Waiting = dict[GroupKey, Job]
-Wish = TypeVar("Wish", bound=Hashable)
+Interest = TypeVar("Interest", bound=Hashable)
 
 
-class Wishes(NamedTuple):
+class Interests(NamedTuple):
     """What one job waits for, so that it can be forgotten."""
 
     requests: tuple[Amounts, ...]
     rules: tuple[Rule, ...]
-    rivals: tuple[Rule, ...]
+    anti_affinity: tuple[Rule, ...]
     repelling: tuple[PodAffinityTerm, ...]
     claims: tuple[tuple[str, str], ...]
 
@@ -64,16 +64,16 @@ class Hints:
 
     def __init__(self, labelsets: LabelSets) -> None:
         self._labelsets = labelsets
-        self._wishes: dict[GroupKey, Wishes] = {}
+        self._interests: dict[GroupKey, Interests] = {}
         # By what their pods request; and those that room on any node may help, whatever they request.
         self._rooms: dict[Amounts, Waiting] = {}
         self._anywhere: Waiting = {}
-        self._company: dict[Rule, Waiting] = {}
+        self._affinity: dict[Rule, Waiting] = {}
         self._rules: MatcherIndex[Rule] = MatcherIndex()
         # By the pods that they must not be near, and by the rules of other pods that keep them away.
-        self._rivals: dict[Rule, Waiting] = {}
-        self._rival_rules: MatcherIndex[Rule] = MatcherIndex()
-        self._repelled: dict[PodAffinityTerm, Waiting] = {}
+        self._anti_affinity: dict[Rule, Waiting] = {}
+        self._anti_affinity_rules: MatcherIndex[Rule] = MatcherIndex()
+        self._existing_anti_affinity: dict[PodAffinityTerm, Waiting] = {}
         self._claims: dict[tuple[str, str], Waiting] = {}
         self._volumes: Waiting = {}
         self._namespaces: Waiting = {}
@@ -84,10 +84,10 @@ class Hints:
         """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it."""
         key = job.key
         self.forget(key)
-        job.noted = True
+        job.has_hints = True
         requests: dict[Amounts, None] = {}
         rules: dict[Rule, None] = {}
-        rivals: dict[Rule, None] = {}
+        anti_affinity: dict[Rule, None] = {}
         repelling: dict[PodAffinityTerm, None] = {}
         claims: dict[tuple[str, str], None] = {}
         namespaces, last, like, asked = False, None, None, None
@@ -102,7 +102,7 @@ class Hints:
             if pod.spec is not last or task.entry.labelset is not like:
                 last, like = pod.spec, task.entry.labelset
                 rules.update((rule, None) for rule in company_of(last))
-                rivals.update(((term.matcher,), None) for term in last.anti_affinity)
+                anti_affinity.update(((term.matcher,), None) for term in last.anti_affinity)
                 repelling.update((anti.term, None) for anti in self._labelsets.repelling(like))
                 namespaces = namespaces or self._reads_namespaces(task)
         if anywhere or not requests:
@@ -110,11 +110,13 @@ class Hints:
         else:
             for request in requests:
                 self._rooms.setdefault(request, {})[key] = job
-        self._wishes[key] = Wishes(tuple(requests), tuple(rules), tuple(rivals), tuple(repelling), tuple(claims))
-        _enlist(self._company, self._rules, rules, job)
-        _enlist(self._rivals, self._rival_rules, rivals, job)
+        self._interests[key] = Interests(
+            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims)
+        )
+        _enlist(self._affinity, self._rules, rules, job)
+        _enlist(self._anti_affinity, self._anti_affinity_rules, anti_affinity, job)
         for term in repelling:
-            self._repelled.setdefault(term, {})[key] = job
+            self._existing_anti_affinity.setdefault(term, {})[key] = job
         for claim in claims:
             self._claims.setdefault(claim, {})[key] = job
         if claims:
@@ -132,29 +134,29 @@ class Hints:
 
     def forget(self, key: GroupKey) -> None:
         """Drop the job; it is not unschedulable any more."""
-        wishes = self._wishes.pop(key, None)
-        if wishes is None:
+        interests = self._interests.pop(key, None)
+        if interests is None:
             return
         self.woken.pop(key, None)
         for waiting in (self._anywhere, self._volumes, self._namespaces):
             waiting.pop(key, None)
         # Jobs that have been helped are not among these any more.
-        for request in wishes.requests:
+        for request in interests.requests:
             _leave(self._rooms, request, key)
-        for rule in wishes.rules:
-            if _leave(self._company, rule, key):
+        for rule in interests.rules:
+            if _leave(self._affinity, rule, key):
                 self._rules.discard(rule[0], rule)
-        for rule in wishes.rivals:
-            if _leave(self._rivals, rule, key):
-                self._rival_rules.discard(rule[0], rule)
-        for term in wishes.repelling:
-            _leave(self._repelled, term, key)
-        for claim in wishes.claims:
+        for rule in interests.anti_affinity:
+            if _leave(self._anti_affinity, rule, key):
+                self._anti_affinity_rules.discard(rule[0], rule)
+        for term in interests.repelling:
+            _leave(self._existing_anti_affinity, term, key)
+        for claim in interests.claims:
             _leave(self._claims, claim, key)
 
     def pod_placed(self, labelset: LabelSet) -> None:
         """Wake the jobs with rules that count a pod of this label set."""
-        self._wake(self._company, self._rules, labelset)
+        self._wake(self._affinity, self._rules, labelset)
 
     def pod_left(self, left: Departure) -> None:
         """Wake the jobs with a rule or a claim that kept them away because of a pod that has left its node.
@@ -162,10 +164,10 @@ class Hints:
         `helped_by` finds the jobs that need the pod's room. A job with required affinity is woken too, because a pod
         that matches its own affinity may begin where no other is left. A spread is less uneven now.
         """
-        self._wake(self._company, self._rules, left.labelset)
-        self._wake(self._rivals, self._rival_rules, left.labelset)
+        self._wake(self._affinity, self._rules, left.labelset)
+        self._wake(self._anti_affinity, self._anti_affinity_rules, left.labelset)
         for term in left.pod.spec.anti_affinity:
-            self.woken.update(self._repelled.get(term, {}))
+            self.woken.update(self._existing_anti_affinity.get(term, {}))
         for name in left.pod.volume_claims:
             self.woken.update(self._claims.get((left.pod.namespace, name), {}))
 
@@ -214,12 +216,12 @@ def _enlist(waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], rules: Iter
         waiting.setdefault(rule, {})[job.key] = job
 
 
-def _leave(waiting: dict[Wish, Waiting], wish: Wish, key: GroupKey) -> bool:
-    """Drop the job from those with this wish; return whether it was the last of them."""
-    jobs = waiting.get(wish)
+def _leave(waiting: dict[Interest, Waiting], interest: Interest, key: GroupKey) -> bool:
+    """Drop the job from those with this interest; return whether it was the last of them."""
+    jobs = waiting.get(interest)
     if jobs is None or jobs.pop(key, None) is None or jobs:
         return False
-    del waiting[wish]
+    del waiting[interest]
     return True
 
 

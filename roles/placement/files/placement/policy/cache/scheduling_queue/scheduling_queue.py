@@ -17,7 +17,7 @@ from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.cache.scheduling_queue.queueing_hints import Hints
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
-from placement.policy.queues.queue import Place, QueueInfo
+from placement.policy.queues.queue import QueueEntry, QueueInfo
 from placement.state.nodes.node_columns import NodeColumns
 
 # Seconds of the longest backoff.
@@ -102,14 +102,14 @@ class SchedulingQueue:
         queue = context.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-            self._line_up(queue, job, tried_at)
+            self._enqueue(queue, job, tried_at)
             # No visit drops the stale entries of a queue that has all it deserves.
             if len(queue.order) > 2 * len(queue.waiting) + _VOID:
                 queue.order[:] = [place for place in queue.order if place[1] == place[2].position]
                 heapify(queue.order)
-        if job.noted and job.unschedulable_at < 0:
+        if job.has_hints and job.unschedulable_at < 0:
             self.hints.forget(job.key)
-            job.noted = False
+            job.has_hints = False
             if self._helped:
                 self._helped.pop(job.key, None)
         if context.rules.enqueues:
@@ -126,11 +126,11 @@ class SchedulingQueue:
             return bool(job.tasks) or not job.foreign
         return self._stands_for_volcano or (job.last_status is not None and job.last_status[0].uid == group.uid)
 
-    def _line_up(self, queue: QueueInfo, job: Job, tried_at: int) -> None:
+    def _enqueue(self, queue: QueueInfo, job: Job, tried_at: int) -> None:
         group = job.group
         if group is not None and group.dialect == VOLCANO and self.owns_group(job):
             # The controller may wait for the admission before it creates the pods.
-            self._enter(queue, job, group)
+            self._admit_or_gate(queue, job, group)
         if queue.record.placed_by == PBS:
             self.backed[job.key] = job
             return
@@ -138,7 +138,7 @@ class SchedulingQueue:
             return
         context = self._context
         if context.rules.enqueues and group is not None and group.min_resources:
-            self._enter(queue, job, group)
+            self._admit_or_gate(queue, job, group)
             if job.key in self.gated:
                 return
         if tried_at == self._versions.room:
@@ -148,9 +148,9 @@ class SchedulingQueue:
             return
         job.order = context.rules.job_order(job, context.total)
         queue.waiting[job.key] = job
-        heappush(queue.order if job.asking else queue.idle, (job.order, job.position, job))
+        heappush(queue.order if job.requesting else queue.best_effort, (job.order, job.position, job))
 
-    def _enter(self, queue: QueueInfo, job: Job, group: PodGroup) -> None:
+    def _admit_or_gate(self, queue: QueueInfo, job: Job, group: PodGroup) -> None:
         """Admit the job, or gate it if enqueue has to find the room that its group asks for."""
         if job.inqueue or job.key in self.gated or is_over(job):
             return
@@ -191,7 +191,7 @@ class SchedulingQueue:
             return True
         return job.valid >= job.min_member and (job.minimums is None or not job.missing or not job.minimums.too_few)
 
-    def pop(self, places: list[Place]) -> Job | None:
+    def pop(self, places: list[QueueEntry]) -> Job | None:
         """Take the first job in order out of these places; None if no job is left in them."""
         while places:
             _unused, position, job = heappop(places)
@@ -237,7 +237,7 @@ class SchedulingQueue:
         self.gated_by_request.clear()
         for queue in self._context.tree.by_name.values():
             queue.order.clear()
-            queue.idle.clear()
+            queue.best_effort.clear()
             queue.waiting.clear()
 
     def reorder(self, job: Job) -> None:
