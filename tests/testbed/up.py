@@ -115,6 +115,9 @@ def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> B
         bed = layout.layout(request, subnet=subnet, way=podman.way, uid=uid)
         try:
             store.save(bed)
+            # Before anything else is made: on a disk that fills up in the next moment, its removal has this to work with.
+            with down.room(bed.name).open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
         except OSError:
             down.remove_folder(bed.dir, last=store.path)
             raise
@@ -124,8 +127,6 @@ def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> B
 def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
     """Everything between the record and a bed of use."""
     with step("keys, folders, network"):
-        with down.room(bed.name).open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
         sysctls.hold(bed.name)
         if not bed.way.has_limits:
             make_namespace(bed)

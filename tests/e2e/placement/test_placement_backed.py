@@ -213,19 +213,26 @@ def test_a_namespace_without_an_account_gets_no_job(cluster: Cluster, pbs: Pbs, 
 
 
 def test_a_job_of_others_closes_its_node_and_who_waits_is_told_until_when(
-    pbs: Pbs, team: Namespace, backed: Daemon
+    cluster: Cluster, pbs: Pbs, team: Namespace, backed: Daemon
 ) -> None:
     asked = ("-l", f"select=1:ncpus=1:host={HOSTS[0]}", "-l", "walltime=600", "--", "/bin/sleep", "600")
     name = pbs.call("qsub", *asked, user="daemon").out.strip()
+    # It fits on the node, and waits because its namespace has no account at PBS.
+    other = cluster.namespace(f"{NAME}-other")
+    alone(other, "waits")
     team.pod("huge", scheduler=NAME, cpu="1000")
     try:
-        until(lambda: f"on node load-00000 job {name} ends in 0:0" in why(backed, team), "it is told of the job")
-        assert "on which batch jobs begin  (load-00000)" in why(backed, team)
+        until(
+            lambda: f"on node load-00000 job {name} ends in 0:0" in why(backed, other, "waits"), "it is told of the job"
+        )
+        assert "on which batch jobs begin  (load-00000)" in why(backed, other, "waits")
+        assert name not in why(backed, team, "huge"), "the end of that job does not help it"
         assert backed.status()["batch_jobs_ours"] == 0
     finally:
         pbs.call("qdel", name)
-    until(lambda: "batch jobs" not in why(backed, team), "with the job that is over")
+    until(lambda: "batch jobs" not in why(backed, other, "waits"), "with the job that is over")
+    other.clear()
 
 
-def why(backed: Daemon, team: Namespace) -> str:
-    return backed.ask("why", f"{team.name}/huge")
+def why(backed: Daemon, namespace: Namespace, pod: str) -> str:
+    return backed.ask("why", f"{namespace.name}/{pod}")
