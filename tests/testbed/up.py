@@ -115,7 +115,7 @@ def reserve(store: BedStore, request: Request, podman: Podman, *, uid: int) -> B
         bed = layout.layout(request, subnet=subnet, way=podman.way, uid=uid)
         try:
             store.save(bed)
-            # Before anything else is made: on a disk that fills up in the next moment, its removal has this to work with.
+            # Before anything else is made: on a disk that fills up a moment later, its removal has this to work with.
             with down.room(bed.name).open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, ROOM_BYTES)
         except OSError:
