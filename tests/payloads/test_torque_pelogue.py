@@ -4,6 +4,7 @@
 """What Torque's scripts decide: tables without any process."""
 
 import os
+import sys
 import tempfile
 import time
 import unittest
@@ -64,6 +65,10 @@ class Waiting(unittest.TestCase):
             code = pelogue.run(["/bin/sh", "-c", "sleep 0.2; exit 75"], 10.0)
         self.assertEqual(code, 75)
         self.assertLess(sum(slept), 0.05)
+
+    def test_one_that_has_closed_its_files_has_the_rest_of_its_time_to_end(self):
+        argv = [sys.executable, "-c", "import os, time; os.closerange(3, 256); time.sleep(1.0); os._exit(75)"]
+        self.assertEqual(pelogue.run(argv, 30.0), 75)
 
     def test_one_that_does_not_end_in_time_is_killed_with_all_that_it_has_started(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -341,9 +341,14 @@ def run(argv: Sequence[str], seconds: float) -> Optional[int]:
 
 
 def _exit_code_within(child: "subprocess.Popen[bytes]", ends: int, seconds: float) -> Optional[int]:
+    """Return the exit code of a child that closes `ends` when it ends; None where it was killed after this time.
+
+    On a busy host an end takes a while from the closed pipe to the exit code: it has what is left of the time.
+    """
+    give_up = time.monotonic() + seconds
     select.select([ends], [], [], seconds)
     try:
-        code = child.wait(REAP_SECONDS)
+        code = child.wait(max(REAP_SECONDS, give_up - time.monotonic()))
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
