@@ -39,3 +39,4 @@ def site(cluster: Cluster) -> t.Iterator[Site]:
     found.clear()
     yield found
     found.clear()
+    found.remove()

@@ -78,9 +78,12 @@ def run(name: str, job: Job, place: Place) -> tuple[int, str]:
     if not path or not os.path.exists(path):
         return 0, ""
     code, text = NOT_ALLOWED, "permission Error"
-    if _allowed(path, name, job, reduced=place.settings.reduced_checks):
-        code = _run(path, name, job, place)
-        text = "nonzero p/e exit status" if code > 0 else "prolog/epilog timeout occurred, child cleaned up"
+    try:
+        if _allowed(path, name, job, reduced=place.settings.reduced_checks):
+            code = _run(path, name, job, place)
+            text = "nonzero p/e exit status" if code > 0 else "prolog/epilog timeout occurred, child cleaned up"
+    except FileNotFoundError:
+        return 0, ""  # it was removed a moment ago; that ends no MoM
     return code, f"ERROR: prolog/epilog failed, file: {path}, exit: {code}, {text}" if code else ""
 
 

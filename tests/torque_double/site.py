@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 import typing as t
 from pathlib import Path
@@ -64,6 +65,10 @@ class Site:
         until(self._moms_trust_each_other)
         self._log.write_text("")
         self._log.chmod(0o666)
+
+    def remove(self) -> None:
+        """Remove what its scripts have written."""
+        shutil.rmtree(self._folder)
 
     def _moms_trust_each_other(self) -> bool:
         """Return whether each MoM takes connections of all others: the server tells it their addresses after its start.
