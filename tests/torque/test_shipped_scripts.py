@@ -138,7 +138,7 @@ def test_a_job_that_is_refused_is_tried_again_until_the_node_is_free(
     assert done["exit_status"] == "0"
     kinds = " ".join(line.split()[2] for line in shipped.told())
     # The script undoes a begin that it refuses; Torque runs the epilogue behind it too.
-    assert re.fullmatch("(begin end( end)? ?)+", kinds), kinds
+    assert re.fullmatch("(begin end( end)? ?)+", kinds), shipped.told()
 
 
 def test_a_sister_that_refuses_is_undone_there_and_its_job_waits(site: Site, top: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import time
 import typing as t
 from pathlib import Path
 
@@ -18,6 +19,7 @@ USER_NAMES = (
     *("prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel"),
     "epilogue.precancel",
 )
+_PURGED_SECONDS = 20.0
 MANAGER_PORT = 15003  # by which MoMs speak to each other
 # What a script writes before it does anything else: its name, host, identity, arguments and environment.
 _RECORD = """\
@@ -61,10 +63,20 @@ class Site:
             self.cluster.call("pbsnodes", "-c", host)
             self.cluster.call("pbsnodes", "-N", "n", host)
         until(lambda: not [name for name, job in self.jobs().items() if job["job_state"] != "C"])
+        self._wait_for_purged_jobs()
         until(lambda: all(state == "free" for state in self.states().values()))
         until(self._moms_trust_each_other)
         self._log.write_text("")
         self._log.chmod(0o666)
+
+    def _wait_for_purged_jobs(self) -> None:
+        """Wait until no MoM has a job: qstat shows no purged one, whose epilogue would be that of the next test.
+
+        A real MoM may keep the file of such a job until the server speaks to it, so the wait ends without one, too.
+        """
+        give_up = time.monotonic() + _PURGED_SECONDS
+        while time.monotonic() < give_up and any(self.on(host, "ls $PBS_HOME/mom_priv/jobs").out for host in HOSTS):
+            time.sleep(0.1)
 
     def remove(self) -> None:
         """Remove what its scripts have written."""
