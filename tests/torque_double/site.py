@@ -58,12 +58,13 @@ class Site:
         """No jobs, no scripts, nothing seen; nodes free and without marks."""
         for name in self.jobs():
             self.cluster.call("qdel", "-p", name)
+        until(lambda: not [name for name, job in self.jobs().items() if job["job_state"] != "C"])
+        # Before the messages are cleared: a script that is still refused would leave another one.
+        self._wait_for_purged_jobs()
         for host in HOSTS:
             self.on(host, "cd $PBS_HOME/mom_priv && rm -rf prologue* epilogue*; momctl -q clearmsg")
             self.cluster.call("pbsnodes", "-c", host)
             self.cluster.call("pbsnodes", "-N", "n", host)
-        until(lambda: not [name for name, job in self.jobs().items() if job["job_state"] != "C"])
-        self._wait_for_purged_jobs()
         until(lambda: all(state == "free" for state in self.states().values()))
         until(self._moms_trust_each_other)
         self._log.write_text("")
