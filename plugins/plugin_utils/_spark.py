@@ -147,7 +147,7 @@ def _options(container: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
 
 
 def _unread(pod: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Say it where the settings on the driver's command line cannot be read. The first container is the driver."""
+    """Warn where the settings on the driver's command line cannot be read. The first container is the driver."""
     containers = pod.get("containers") or []
     if containers and _words(containers[0]) and all(_options(one) is None for one in containers):
         name, program = _shown(str(containers[0].get("name"))), _shown(_words(containers[0])[0])

@@ -4,6 +4,7 @@
 """What Torque's scripts decide: tables without any process."""
 
 import os
+import select
 import sys
 import tempfile
 import time
@@ -67,15 +68,20 @@ class Waiting(unittest.TestCase):
         self.assertLess(sum(slept), 0.05)
 
     def test_one_that_has_closed_its_files_has_the_rest_of_its_time_to_end(self):
-        argv = [sys.executable, "-c", "import os, time; os.closerange(3, 256); time.sleep(1.0); os._exit(75)"]
-        self.assertEqual(pelogue.run(argv, 30.0), 75)
+        argv = [sys.executable, "-c", "import os, time; os.closerange(3, 256); time.sleep(0.3); os._exit(75)"]
+        with mock.patch.object(pelogue, "REAP_SECONDS", 0.05):
+            self.assertEqual(pelogue.run(argv, 30.0), 75)
 
     def test_one_that_does_not_end_in_time_is_killed_with_all_that_it_has_started(self):
         with tempfile.TemporaryDirectory() as folder:
-            late = os.path.join(folder, "late")
-            self.assertIsNone(pelogue.run(["/bin/sh", "-c", "(sleep 2; >" + late + ") & wait"], 0.2))
-            time.sleep(2.5)
-            self.assertFalse(os.path.exists(late))
+            held = os.path.join(folder, "held")
+            os.mkfifo(held)
+            reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+            self.addCleanup(os.close, reader)
+            self.assertIsNone(pelogue.run(["/bin/sh", "-c", "sleep 600 >" + held + " & echo >" + held + "; wait"], 0.5))
+            self.assertEqual(os.read(reader, 1), b"\n", "it had started")
+            self.assertTrue(select.select([reader], [], [], 30.0)[0], "what it had started still runs")
+            self.assertEqual(os.read(reader, 1), b"")
 
     def test_neither_one_that_cannot_be_started_nor_one_that_was_killed_has_an_exit_code(self):
         for argv in (["/nowhere/nodeshare"], ["/bin/sh", "-c", "kill -9 $$"]):

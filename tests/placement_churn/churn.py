@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Event, Lock, local
 from typing import Any, Final
 
+from bench._placement_contestants import parsed
 from e2e.placement.cluster import KUBE_BATCH
 from e2e.playing import until
+from prometheus_client.parser import text_string_to_metric_families
 from testbed.kube_api import Api, ApiError
 
 from placement_churn import checks
@@ -32,8 +35,6 @@ _CREATE: Final = "?fieldValidation=Ignore"
 _WARM_UP_SECONDS: Final = 240.0
 _LEAST_JUDGED_SECONDS: Final = 600.0
 JUDGED: Final = "processes judged by their memory"
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_MIB: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -327,9 +328,11 @@ class Churn:
         for daemon in self._site.daemons:
             process = daemon.process
             if process is not None and process.poll() is None:
-                with suppress(OSError, IndexError), open(f"/proc/{process.pid}/statm", encoding="ascii") as file:
-                    mib = int(file.read().split()[1]) * _PAGE / _MIB
-                    self.result.memory[process.pid].append((now - self._begun, mib))
+                folder = Path(f"/proc/{process.pid}")
+                # A process that has just ended has no files there, or none that name its memory.
+                with suppress(OSError, IndexError, KeyError):
+                    used = parsed((folder / "stat").read_text(), (folder / "status").read_text())
+                    self.result.memory[process.pid].append((now - self._begun, used.resident_mib))
 
     def _judge_memory(self) -> None:
         for pid, samples in self.result.memory.items():
@@ -372,13 +375,16 @@ def judged(samples: list[tuple[float, float]]) -> list[float]:
 
 
 def figures(page: str) -> dict[str, float]:
-    """Return the daemon's metrics by name, the sum over their labels, without the prefix."""
+    """Return the daemon's metrics by name, the sum over their labels, without the prefix.
+
+    A metric with labels has no sample before something has happened, and counts as 0 then.
+    """
     found: dict[str, float] = defaultdict(float)
-    for line in page.splitlines():
-        if line.startswith("# TYPE placement_"):
-            # A metric with labels has no line of its own before something has happened.
-            found[line.split()[2].removeprefix("placement_")] += 0
-        elif line.startswith("placement_"):
-            name, _blank, value = line.rpartition(" ")
-            found[name.partition("{")[0].removeprefix("placement_")] += float(value)
+    for family in text_string_to_metric_families(page):
+        if not family.name.startswith("placement_"):
+            continue
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        found[name.removeprefix("placement_")] += 0
+        for sample in family.samples:
+            found[sample.name.removeprefix("placement_")] += sample.value
     return dict(found)

@@ -31,11 +31,10 @@ def test_a_script_that_is_removed_before_it_runs_is_no_script_and_ends_no_mom(
             script.unlink()
         return found
 
+    monkeypatch.setattr("torque_double.pelog.os.path.exists", lambda _path: True)
     if moment == "start":
-        monkeypatch.setattr("torque_double.pelog.os.path.exists", lambda _path: True)
         monkeypatch.setattr("torque_double.pelog.os.stat", removed_behind)
     else:
-        monkeypatch.setattr("torque_double.pelog.os.path.exists", lambda _path: True)
         script.unlink()
     assert pelog.run("prologue.parallel", job, place) == (0, "")
     assert not script.exists()

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from placement.graph.topology import CLUSTER, NODE, Path, Topology, TopologyError, check_name, filled
-from placement.graph.tree.below_nodes import DeviceSite, match_devices, resources
+from placement.graph.tree.device_sites import DeviceSite, match_devices, resources
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import CPU, MAX_AMOUNT, MEMORY, PODS, Amounts
 from placement.model.node_zones import NodeZones, NumaNode

@@ -24,7 +24,7 @@ Rows = NDArray[np.intp]
 Lookup = Callable[[str], NodeZones | None]
 # Amounts that have been advised in one choice, by node and NUMA node.
 Taken = dict[tuple[str, str], dict[str, int]]
-# Nodes and NUMA nodes that are looked at in one choice, those that come first: at most three milliseconds.
+# Nodes and NUMA nodes that are looked at in one choice, those that come first: more would hold the loop for too long.
 MAX_LOOKS: Final = 2048
 # Requests for which it is kept how well nodes fit.
 _KEPT: Final = 16
@@ -67,7 +67,7 @@ class NumaNodes:
             self._kept.popitem(last=False)
         if len(kept) > _KEPT_PER_NODE * len(self._columns.rows) + _KEPT_BESIDE:
             kept.clear()
-        for index, row in enumerate(rows[: max(0, looks)].tolist()):
+        for index, row in enumerate(rows[:MAX_LOOKS].tolist()):
             if looks <= 0:
                 break
             looks -= 1

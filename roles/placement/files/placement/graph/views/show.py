@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator
 
 from placement.graph.topology import CLUSTER, NODE
-from placement.graph.tree.below_nodes import match_devices
+from placement.graph.tree.device_sites import match_devices
 from placement.graph.tree.tree import Graph, Use
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, format_amount
 from placement.model.device_slices import DevicesOfPool

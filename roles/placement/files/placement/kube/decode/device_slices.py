@@ -66,15 +66,17 @@ def _device(device: wire.Device, driver: str, index: int) -> Device:
     field = f"spec.devices[{index}]"
     body = device.basic or device
     attributes = sorted((body.attributes or {}).items(), key=lambda each: (not each[0].startswith(_STANDARD), each[0]))
-    named = [(name.rpartition("/")[2].lower().replace("-", "").replace("_", ""), said) for name, said in attributes]
-    kind = next((said.text for name, said in named if name == "type" and said.text), "")
-    root = next((said.text or "" for name, said in attributes if name == f"{_STANDARD}pcieRoot"), "")
+    named = [
+        (name.rpartition("/")[2].lower().replace("-", "").replace("_", ""), attribute) for name, attribute in attributes
+    ]
+    kind = next((attribute.text for name, attribute in named if name == "type" and attribute.text), "")
+    root = next((attribute.text or "" for name, attribute in attributes if name == f"{_STANDARD}pcieRoot"), "")
     memory = [held for name, held in (body.capacity or {}).items() if name.rpartition("/")[2] == "memory"]
     return Device(
         name=_checked(device.name, f"{field}.name"),
         kind=_kind(kind, driver),
         type=kind if _NAME.fullmatch(kind) else "",
-        numa=next((_numa(said) for name, said in named if name in _NUMA), NO_NUMA_NODE),
+        numa=next((_numa(attribute) for name, attribute in named if name in _NUMA), NO_NUMA_NODE),
         pcie_root=root if _PCIE_ROOT.fullmatch(root) else "",
         memory=min(read_bytes(memory[0].value, f"{field}.capacity[memory]"), MAX_AMOUNT) if memory else 0,
         node=_node(body.node_name, f"{field}.nodeName"),
@@ -87,10 +89,12 @@ def _kind(found: str, driver: str) -> str:
     return GPU if whole else DEVICE
 
 
-def _numa(said: wire.Attribute) -> int:
+def _numa(attribute: wire.Attribute) -> int:
     """Return the number; Linux says -1 where a device belongs to no NUMA node."""
-    text = said.text or ""
-    number = said.number if said.number is not None else int(text) if text.isdecimal() and len(text) < 5 else -1
+    text = attribute.text or ""
+    number = (
+        attribute.number if attribute.number is not None else int(text) if text.isdecimal() and len(text) < 5 else -1
+    )
     return number if 0 <= number < _NUMA_NODES else NO_NUMA_NODE
 
 

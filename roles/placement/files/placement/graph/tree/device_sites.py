@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is below a node as people and files see it: its NUMA nodes with their devices, and devices of no NUMA node.
+"""Where the devices of a node are: in which of its NUMA nodes, or in none of them.
 
 NUMA nodes come from one publisher and devices from another, so they are matched by number: `node-1` of the one is NUMA
 node 1 of the other. Which devices are in use is not known here: that is in ResourceClaims, which kube-scheduler writes.
@@ -65,24 +65,24 @@ def match_devices(known: NodeZones | None, pools: Iterable[DevicesOfPool]) -> li
         held = by_number.pop(int(match[1]), []) if match else []
         found.append(DeviceSite(numa_node.name, numa_node, tuple(held)))
     own = by_number.pop(NO_NUMA_NODE, [])
-    # Only the driver has told of these.
+    # These NUMA nodes are known from the driver alone.
     found += [DeviceSite(f"node-{number}", None, tuple(held)) for number, held in sorted(by_number.items())]
     return [*found, DeviceSite("", None, tuple(own))]
 
 
 def resources(found: list[DeviceSite], own: Amounts, gpu: str) -> list[Amounts]:
-    """Return what each place has beside its devices, the node itself last, which has `own`.
+    """Return what each site has beside its devices. The node itself comes last, and has `own`.
 
-    A GPU that is counted as a resource and published as a device is one of both, not two.
+    A GPU that is both counted as a resource and published as a device is one GPU, and not two.
     """
-    left = sum(each.device.kind == GPU for place in found for each in place.held)
+    left = sum(each.device.kind == GPU for site in found for each in site.held)
     amounts: list[Amounts] = []
-    for place in found[:-1]:
-        has = place.numa_node.has if place.numa_node is not None else ()
-        both = min(dict(has).get(gpu, 0), sum(each.device.kind == GPU for each in place.held))
+    for site in found[:-1]:
+        has = site.numa_node.has if site.numa_node is not None else ()
+        both = min(dict(has).get(gpu, 0), sum(each.device.kind == GPU for each in site.held))
         left -= both
         amounts.append(_less(has, gpu, both))
-    # A driver may not say in which NUMA node a GPU is that an agent has counted in one.
+    # An agent may have counted a GPU in a NUMA node that the driver does not name.
     rest = max(0, left - dict(own).get(gpu, 0))
     for index, has in enumerate(amounts):
         both = min(dict(has).get(gpu, 0), rest)
