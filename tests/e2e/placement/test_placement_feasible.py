@@ -115,6 +115,8 @@ def clean(cluster: Cluster, number: int) -> None:
                 cluster.api.patch(path, {"metadata": {"finalizers": None}})
     for path in ("/api/v1/nodes", CSI_NODES, ROOMS, ATTACHMENTS, VOLUMES):
         cluster.api.delete(f"{path}?labelSelector={LABEL}={number}")
+    # The controllers let claims and volumes go a moment later, and another cluster may have the same names.
+    until(lambda: not cluster.api.items(f"{VOLUMES}?labelSelector={LABEL}={number}"), "its volumes are gone")
 
 
 def settled(cluster: Cluster, number: int) -> bool:
