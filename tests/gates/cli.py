@@ -27,6 +27,9 @@ from gates.stamps import Stamps
 
 LOG_FOLDERS_KEPT = 20
 STROKE_SECONDS = 2.0
+# Of the lines about tests that failed in a gate: who has only a run's end sees what happened, and the end stays short.
+SHOWN_TESTS = 10
+SHOWN_OF_LINE = 300
 # Python's own order of sets and the like is the same in every run.
 HASH_SEED = "0"
 # What a shell may have set for single tests: fewer of them, fewer draws, another bed. A gate sets its own.
@@ -214,11 +217,19 @@ def context(gate: Gate, *, logs: Path, seed: int | None, quick: bool) -> Context
     )
 
 
+def failed_tests(log: Path) -> list[str]:
+    """Return pytest's lines about tests that failed, from a gate's log."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    return [line[:SHOWN_OF_LINE] for line in lines if line.startswith(("FAILED tests/", "ERROR tests/"))][:SHOWN_TESTS]
+
+
 def summary(outcomes: Sequence[Outcome], *, logs: Path, seconds: float, left: Sequence[str] = ()) -> int:
     """Print the last lines of a run, and return its exit status."""
     failed = [outcome for outcome in outcomes if outcome.failure]
     for outcome in failed:
         print(f"FAILED {outcome.gate.name}: {outcome.failure}; see {outcome.log}")
+        for line in failed_tests(outcome.log):
+            print(f"  {line}")
     if failed:
         print(f"all logs of this run are in {logs}")
     for name in left:

@@ -97,6 +97,27 @@ def test_the_end_names_failures_the_log_folder_and_the_counts(
     assert lines[-1] == "1 passed, 1 failed"
 
 
+def test_the_end_names_the_tests_that_failed(
+    context: Callable[[Gate], Context], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails_in_tests(using: Context) -> None:
+        using.say("tests/unit/test_it.py::test_one FAILED [ 50%]")
+        using.say("FAILED tests/unit/test_it.py::test_one - assert 1 == 2")
+        using.say("ERROR tests/unit/test_it.py::test_two - " + "x" * 1000)
+        raise GateFailure("it is broken")
+
+    outcomes = run_gates([gate("bad", fails_in_tests)], context)
+    capsys.readouterr()
+
+    cli.summary(outcomes, logs=tmp_path, seconds=3.2)
+
+    _, one, two, logs, *_ = capsys.readouterr().out.splitlines()
+    assert one == "  FAILED tests/unit/test_it.py::test_one - assert 1 == 2"
+    assert two.startswith("  ERROR tests/unit/test_it.py::test_two - xxx")
+    assert len(two) < 320
+    assert logs.startswith("all logs")
+
+
 def test_the_end_says_how_many_gates_have_not_been_run(
     context: Callable[[Gate], Context], stamped: Callable[..., Stamps], capsys: pytest.CaptureFixture[str]
 ) -> None:
