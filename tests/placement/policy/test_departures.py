@@ -1,18 +1,20 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A pod of another scheduler that leaves has those jobs tried again that this can help, and no others."""
+"""A pod that leaves has those jobs tried again that this can help, and no others."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from placement.model.messages.action import Evict
+from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.event import BindFailed
 from placement.model.objects.pod import HostPort, Phase, Pod
-from placement.policy.plugins.configuration import load
-from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, spread
+from placement.model.objects.workload import PodGroup
+from placement.policy.plugins.configuration import Configuration, load
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod, queue, spread
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
 
@@ -22,8 +24,15 @@ HTTP = (HostPort("0.0.0.0", "TCP", 80),)
 class Watched:
     """A cluster, and the names of the jobs that are tried."""
 
-    def __init__(self, actions: str = "allocate, backfill", *, nodes: int = 2, cpu: str = "4") -> None:
-        self.simulated = Simulated(load(policy(actions), "test"))
+    def __init__(
+        self,
+        actions: str = "allocate, backfill",
+        *,
+        nodes: int = 2,
+        cpu: str = "4",
+        api: Callable[[Configuration], Simulated] = Simulated,
+    ) -> None:
+        self.simulated = api(load(policy(actions), "test"))
         room = amounts(cpu=cpu, memory="64Gi", pods="100")
         self.see(
             *(node(f"n{index}", labels=pairs(zone=f"z{index % 2}"), allocatable=room) for index in range(nodes)),
@@ -71,6 +80,67 @@ def test_only_jobs_that_have_room_on_the_node_are_tried() -> None:
     assert watched.leaves("b") == set()
     watched.simulated.gone(watched.simulated.named("small1"))
     assert "large0" in watched.tried()
+
+
+@pytest.mark.parametrize("ends", ["deleted", "done"])
+def test_a_pod_of_ours_that_ends_has_only_jobs_tried_that_have_room_on_its_node(ends: str) -> None:
+    watched = Watched()
+    running: dict[str, Any] = {"phase": Phase.RUNNING, "request": amounts(cpu="2")}
+    watched.see(*(mine(f"own{index}", node=f"n{index % 2}", **running) for index in range(4)))
+    watched.see(*(mine(f"large{index}", request=amounts(cpu="4")) for index in range(200)))
+    assert "large0" in watched.tried()
+    if ends == "done":
+        watched.simulated.finish("own0")
+        assert watched.tried() == set()
+    else:
+        assert watched.leaves("own0") == set()
+    watched.see(mine("small", request=amounts(cpu="1")))
+    assert watched.tried() == {"small"}
+    assert watched.leaves("small") == set()
+    assert "large0" in watched.leaves("own2")
+
+
+def in_queue(name: str, queue_name: str, cpu: str, **more: Any) -> tuple[PodGroup, Pod]:
+    """A job of one pod in this queue."""
+    return gang(f"g-{name}", 1, queue=queue_name), mine(name, group=f"g-{name}", request=amounts(cpu=cpu), **more)
+
+
+def test_a_job_at_the_limit_of_its_queue_is_tried_when_a_pod_below_that_limit_ends() -> None:
+    watched = Watched(nodes=4)
+    limit = {"capability": amounts(cpu="2")}
+    watched.see(queue("org", **limit), queue("a", parent="org"), queue("b", parent="org"), queue("else"))
+    for name, at in (("first", "a"), ("second", "else")):
+        watched.see(*in_queue(name, at, "2"))
+    tried: list[str] = []
+    cache = watched.simulated.scheduler.cache
+    limit_of = cache.tree.limit
+
+    def noted(node: Any, *more: Any) -> str:
+        tried.append(node.name)
+        return limit_of(node, *more)
+
+    watched.see(*(item for index in range(50) for item in in_queue(f"waits{index}", "b", "1")))
+    watched.simulated.run()
+    assert len(cache.queue.unschedulable) == 50
+    cache.tree.limit = noted  # type: ignore[method-assign]
+    # A pod of a queue that is not below the limit helps none of them.
+    watched.leaves("second")
+    assert tried == []
+    watched.leaves("first")
+    assert {name for name in watched.simulated.placements() if name.startswith("waits")} == {"waits0", "waits1"}
+
+
+def test_a_binding_that_fails_has_the_jobs_tried_that_its_room_helps() -> None:
+    watched = Watched(nodes=1)
+    watched.see(mine("first", request=amounts(cpu="3"), priority=1))
+    (binding,) = [action for action in watched.simulated.run_once() if isinstance(action, Bind)]
+    watched.see(mine("waits", request=amounts(cpu="2")))
+    assert watched.tried() == {"first", "waits"}
+    # It is not bound at once again: it has failed before.
+    watched.simulated.scheduler.cache.jobs.tasks[binding.uid].job.failures = 3
+    watched.simulated.tell(BindFailed(binding.uid, binding.node, "webhook says no"))
+    assert watched.tried() == {"waits"}
+    assert watched.simulated.placements() == {"waits": "n0"}
 
 
 def test_what_room_helps_is_tried_in_the_order_of_the_queue() -> None:
@@ -158,6 +228,21 @@ def test_a_job_that_could_not_be_tried_when_the_pod_left_is_tried_as_soon_as_it_
     assert watched.simulated.placements() == {"waits": "n0"}
 
 
+def test_all_jobs_are_tried_again_some_minutes_after_a_pod_has_left() -> None:
+    watched = Watched()
+    watched.see(*(mine(f"own{index}", node=f"n{index}", request=amounts(cpu="3")) for index in range(2)))
+    watched.see(mine("large", request=amounts(cpu="4")), mine("tiny", node="n0", request=amounts(cpu="1m")))
+    watched.tried()
+    watched.simulated.now += 1000
+    assert watched.leaves("tiny") == set()
+    watched.simulated.now += 299
+    assert watched.tried() == set()
+    watched.simulated.now += 2
+    assert watched.tried() == {"large"}
+    watched.simulated.now += 1000
+    assert watched.tried() == set()
+
+
 SPECS: tuple[dict[str, Any], ...] = (
     {},
     {},
@@ -180,7 +265,22 @@ def some_pod(draw: random.Random, name: str) -> Pod:
     }
     if draw.random() < 0.6:
         return pod(name, node=draw.choice(("n0", "n1", "n2", "")), **more)
-    return mine(name, **draw.choice(({}, {"owner": "set"}, {"group": draw.choice("gh")})), **more)
+    return mine(name, **draw.choice(({}, {"owner": "set"}, {"group": draw.choice("ghij")})), **more)
+
+
+class Failing(Simulated):
+    """An API that refuses some bindings."""
+
+    def __init__(self, configuration: Configuration, draw: random.Random) -> None:
+        super().__init__(configuration)
+        self._draw = draw
+
+    def carry_out(self, action: Action) -> None:
+        """One of ten bindings fails."""
+        if isinstance(action, Bind) and action.uid in self.pods and self._draw.random() < 0.1:
+            self.tell(BindFailed(action.uid, action.node, "webhook says no"))
+        else:
+            super().carry_out(action)
 
 
 def assert_nothing_was_missed(simulated: Simulated, version: int) -> None:
@@ -196,9 +296,12 @@ def assert_nothing_was_missed(simulated: Simulated, version: int) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_after_any_history_trying_all_jobs_again_places_none(seed: int) -> None:
     draw = random.Random(seed)
-    watched = Watched(draw.choice(("allocate, backfill", "allocate, backfill, preempt")), nodes=3, cpu="8")
+    actions = draw.choice(("allocate, backfill", "allocate, backfill, preempt"))
+    watched = Watched(actions, nodes=3, cpu="8", api=lambda configuration: Failing(configuration, draw))
     simulated = watched.simulated
-    watched.see(gang("g", 2), gang("h", 3))
+    watched.see(queue("org", capability=amounts(cpu=draw.choice(("4", "8")))), queue("low", parent="org"))
+    watched.see(queue("tight", parent="org", capability=amounts(cpu="2", pods="3")))
+    watched.see(gang("g", 2), gang("h", 3), gang("i", 2, queue="low"), gang("j", 1, queue="tight"))
     there: dict[str, Pod] = {}
     for number in range(60):
         simulated.now += 1
@@ -218,9 +321,8 @@ def test_after_any_history_trying_all_jobs_again_places_none(seed: int) -> None:
         if draw.random() < 0.7:
             assert_nothing_was_missed(simulated, number + 2)
     known_pods = [entry.pod for entry in simulated.scheduler.cluster.pods.by_uid.values()]
-    others = [one for one in known_pods if one.spec.scheduler_name == "default-scheduler"]
-    draw.shuffle(others)
-    for number, one in enumerate(others):
+    draw.shuffle(known_pods)
+    for number, one in enumerate(known_pods):
         simulated.gone(one)
         assert_nothing_was_missed(simulated, number + 100)
 

@@ -98,8 +98,7 @@ class Cluster:
             case BindFailed(uid, node, _unused):
                 entry = self.pods.by_uid.get(uid)
                 if entry is not None and entry.plan.assumed == node:
-                    self.pods.forget(uid)
-                    self.pods.settle()
+                    self.pods.give_up(uid)
                     self._note(Pod, uid)
             case EvictRefused(uid):
                 if uid in self.pods.by_uid:

@@ -69,7 +69,7 @@ def _place(
         return
     if limit:
         _put_back(job, tasks)
-        session.refuse(job, (), Refused("QueueLimit", limit))
+        session.refuse(job, passed, Refused("QueueLimit", limit), limited=True)
         return
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
@@ -110,6 +110,9 @@ def _place(
         session.bind(*tasks[:placed])
     if failed is not None:
         _put_back(job, tasks[placed:])
+        if placed and job.mixed:
+            # It is visited again, and then its tasks unlike this one have their turn.
+            return
         tried = (*passed, *tasks[: placed + 1])
         session.refuse(job, tried, Refused("NotEnoughResources", "", placer.reasons(failed)))
 

@@ -14,9 +14,9 @@ from placement.policy.queues.tree import QueueTree
 class Versions:
     """Count the changes after which work that failed is worth another attempt."""
 
-    # Grows when something that did not fit may fit now; unschedulable jobs wait for that.
+    # Grows when something that did not fit may fit now, and which jobs this can help is not known.
     room: int = 0
-    # Grows when a pod without a task has left its node: the jobs that this can help are tried again.
+    # Grows when a pod has left its node: the jobs that this can help are tried again.
     departures: int = 0
     # Grows when pods may be evicted that could not be before: a binding is confirmed, or shares change.
     eviction: int = 0

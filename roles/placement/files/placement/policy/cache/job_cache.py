@@ -140,7 +140,6 @@ class JobCache:
         if self._moves != moves:
             self._moves = moves
             self.versions.room += 1
-        # Before the tasks of pods that are gone are dropped: their room is counted there.
         yield from self._retry_for_departures()
         yield from self._new_groups.notice(groups)
         yield from self._new_pods.notice(pods)
@@ -151,6 +150,7 @@ class JobCache:
             if self.jobs.by_key.get(job.key) is job:
                 self._read_again(job)
         yield from self._divide()
+        yield from self.queue.retry_limited()
         yield from self.queue.retry_parked(arriving=self.arriving)
         self.in_transaction = False
 
@@ -182,6 +182,9 @@ class JobCache:
         """Give the task this status for good."""
         if status is not task.status:
             old = task.status
+            if Status.PENDING in (old, status):
+                # The job lacks other tasks than those that were tried.
+                _try_again(task.job)
             self.shift(task, status)
             self.moved(task, old)
             self.queue.push(task.job)
@@ -211,9 +214,9 @@ class JobCache:
         """Draw the consequences of a move that is final; the caller pushes the job, once for all its moves."""
         status, job = task.status, task.job
         job.note(status, old)
-        # A task that is being evicted still takes its room.
+        # A task that is being evicted still takes its room. Which node it leaves is noted by the state.
         if old in TAKING and status not in TAKING:
-            self.versions.room += 1
+            self.queue.queue_shrunk(task.queue)
         if old is Status.ALLOCATED:
             self.versions.eviction += 1
             if task.entry.row >= 0:
@@ -324,16 +327,12 @@ class JobCache:
         return uid not in self.jobs.tasks and uid in self.cluster.pods.by_uid
 
     def _retry_for_departures(self) -> Steps[None]:
-        """Have the jobs tried again that pods without a task have left room for, or do not keep away any more.
-
-        These are pods of other schedulers, and new ones of this one that left before they were taken in.
-        """
+        """Have the jobs tried again that pods have left room for, or do not keep away any more."""
         departed, self.cluster.pods.departed = self.cluster.pods.departed, []
         rows: dict[int, None] = {}
         for left, pause in paced(departed, _REBUILT):
-            if left.pod.spec.scheduler_name != self.scheduler_name or left.pod.uid not in self.jobs.tasks:
-                self.queue.hints.pod_left(left)
-                rows[left.row] = None
+            self.queue.hints.pod_left(left)
+            rows[left.row] = None
             if pause:
                 yield
         if not rows:
@@ -353,7 +352,8 @@ class JobCache:
             if entry is not None and entry.charged and not entry.leaving:
                 self.queue.hints.pod_placed(entry.labelset)
             if task is not None:
-                self.versions.room += 1
+                # What a pod leaves that is gone has been noted by the state; this one asks for another scheduler.
+                self.versions.room += entry is not None
                 self._drop(task)
             self.tags.forget(uid)
             self._foreign_changed(uid, group_key(entry.pod) if entry is not None else None)
@@ -392,12 +392,12 @@ class JobCache:
         self.usage.count(task, None, task.status)
         if pod.request != old.request:
             self.versions.room += 1
-        job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
+        _try_again(job)
         self._refresh(job)
 
     def _join(self, job: Job, task: Task) -> None:
         """Take in a new task of the job; the job may fit now, and the figures of its other tasks are there already."""
-        job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
+        _try_again(job)
         if len(job.tasks) == 1:
             job.mixed = False
             self._refresh(job)
@@ -481,3 +481,8 @@ class JobCache:
         for known in self.known:
             known.pop(key, None)
         self.admission.forget(key)
+
+
+def _try_again(job: Job) -> None:
+    """Note that what was tried for the job says nothing any more."""
+    job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1

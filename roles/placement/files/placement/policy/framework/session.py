@@ -129,12 +129,15 @@ class Session:
         """Begin a statement."""
         return Statement(self.cache)
 
-    def refuse(self, job: Job, tried: Sequence[Task], refused: Refused) -> None:
-        """Make the job unschedulable until an event can help one of these tasks, and keep the reason."""
+    def refuse(self, job: Job, tried: Sequence[Task], refused: Refused, *, limited: bool = False) -> None:
+        """Make the job unschedulable until an event can help one of these tasks, and keep the reason.
+
+        It is limited where not the nodes refuse a task, but a limit of its queue or of one above that.
+        """
         self.refusals[job.key] = refused
         if refused.nodes is not None:
             self.reservations.note(job)
-        self.cache.queue.park(job, tried)
+        self.cache.queue.park(job, tried, limited=limited)
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
         """Bind tasks of one job to their nodes; no member of a gang is bound before all have their volumes.

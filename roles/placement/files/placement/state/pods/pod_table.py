@@ -65,7 +65,7 @@ class PodEntry:
 
 
 class Departure(NamedTuple):
-    """A pod that has left its node, or has begun to."""
+    """A pod that has left its node, or has begun to, or did not get there."""
 
     pod: Pod
     labelset: LabelSet
@@ -198,6 +198,12 @@ class PodTable:
         """Note that the pod is not where we wanted it; its nomination is void, too."""
         entry = self.by_uid[uid]
         self._plan(entry, Plan("", _NOWHERE if entry.pod.nominated_node else "", entry.plan.evicting))
+
+    def give_up(self, uid: str) -> None:
+        """Note for good that the pod is not where we wanted it: the API did not take its binding."""
+        self._note_departure(self.by_uid[uid])
+        self.forget(uid)
+        self.settle()
 
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """Note that the pod is to leave, or is not after all."""

@@ -7,8 +7,9 @@ Every unschedulable job is tried again when there may be more room on many nodes
 helps few jobs:
 
 - a placed pod helps the jobs that count it in their affinity or hard topology spread;
-- a pod of another scheduler that leaves helps the jobs with a tried pod that has room on that node now;
+- a pod that leaves helps the jobs with a tried pod that has room on that node now;
 - it also helps the jobs that count it in a rule, that its own rule keeps away, or that name one of its claims;
+- a pod of ours that leaves helps the jobs that a limit of its queue, or of one above that, keeps away;
 - a claim helps the jobs that name it;
 - other storage objects help the jobs with volumes;
 - labels of namespaces help the jobs with a rule that reads them.
@@ -57,6 +58,7 @@ class Interests(NamedTuple):
     anti_affinity: tuple[Rule, ...]
     repelling: tuple[PodAffinityTerm, ...]
     claims: tuple[tuple[str, str], ...]
+    limits: tuple[str, ...]
 
 
 class Hints:
@@ -77,11 +79,16 @@ class Hints:
         self._claims: dict[tuple[str, str], Waiting] = {}
         self._volumes: Waiting = {}
         self._namespaces: Waiting = {}
+        # By the queues whose limits may keep them away.
+        self._limited: dict[str, Waiting] = {}
         # Unschedulable jobs that an event may have helped, in the order of the events.
         self.woken: Waiting = {}
 
-    def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool) -> None:
-        """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it."""
+    def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool, limits: Iterable[str] = ()) -> None:
+        """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it.
+
+        The limits are names of queues of which each may keep the job away.
+        """
         key = job.key
         self.forget(key)
         job.has_hints = True
@@ -105,13 +112,16 @@ class Hints:
                 anti_affinity.update(((term.matcher,), None) for term in last.anti_affinity)
                 repelling.update((anti.term, None) for anti in self._labelsets.repelling(like))
                 namespaces = namespaces or self._reads_namespaces(task)
-        if anywhere or not requests:
+        limited = tuple(limits)
+        for name in limited:
+            self._limited.setdefault(name, {})[key] = job
+        if anywhere or not (requests or limited):
             self._anywhere[key] = job
         else:
             for request in requests:
                 self._rooms.setdefault(request, {})[key] = job
         self._interests[key] = Interests(
-            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims)
+            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims), limited
         )
         _enlist(self._affinity, self._rules, rules, job)
         _enlist(self._anti_affinity, self._anti_affinity_rules, anti_affinity, job)
@@ -123,6 +133,12 @@ class Hints:
             self._volumes[key] = job
         if namespaces:
             self._namespaces[key] = job
+
+    def limited_by(self, queues: Iterable[str]) -> Iterator[list[Job]]:
+        """Yield the jobs that the limits of these queues may have kept away."""
+        for name in queues:
+            # The jobs are noted again if they fail again.
+            yield list(self._limited.pop(name, {}).values())
 
     def _reads_namespaces(self, task: Task) -> bool:
         spec, repelling = task.pod.spec, self._labelsets.repelling(task.entry.labelset)
@@ -153,6 +169,8 @@ class Hints:
             _leave(self._existing_anti_affinity, term, key)
         for claim in interests.claims:
             _leave(self._claims, claim, key)
+        for name in interests.limits:
+            _leave(self._limited, name, key)
 
     def pod_placed(self, labelset: LabelSet) -> None:
         """Wake the jobs with rules that count a pod of this label set."""

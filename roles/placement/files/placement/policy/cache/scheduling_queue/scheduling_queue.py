@@ -68,7 +68,9 @@ class SchedulingQueue:
         self.dirty: dict[GroupKey, Job] = {}
         # What unschedulable jobs wait for.
         self.hints = hints
-        # Unschedulable jobs that the room on one node can help, by position.
+        # Queues with limits that use less since limited jobs were last looked at.
+        self._shrunk: dict[str, None] = {}
+        # Unschedulable jobs that the room on one node, or below a limit, can help, by position.
         self._helped: dict[GroupKey, Job] = {}
         self._first_helped = LazyHeap(self._helped)
         # Visits to the queues that have not come to their end: they have not tried some jobs.
@@ -200,8 +202,11 @@ class SchedulingQueue:
                 return job
         return None
 
-    def park(self, job: Job, tried: Iterable[Task]) -> None:
-        """Make the job wait until something changes: these tasks of it have been tried and do not all fit."""
+    def park(self, job: Job, tried: Iterable[Task], *, limited: bool = False) -> None:
+        """Make the job wait until something changes: these tasks of it have been tried and do not all fit.
+
+        Where it is limited, a limit of its queue or of one above that keeps away what has not been tried.
+        """
         job.unschedulable_at = self._versions.room
         self._vain += 1
         job.position = self._position = self._position + 1
@@ -211,14 +216,30 @@ class SchedulingQueue:
         queue = self._context.tree.by_name.get(job.queue)
         if queue is not None:
             queue.waiting.pop(job.key, None)
-        # Which rows help a job that the tree places, or one that was not tried on any, is not known.
+        # Which rows help a job that the tree places is not known, nor what helps against guarantees to others.
         anywhere = job.topological or queue is None or queue.record.placed_by == GRAPH
-        self.hints.note(job, tried, anywhere=anywhere)
+        anywhere = anywhere or (limited and self._context.tree.guarantees)
+        limits = [at.name for at in queue.path if at.capability] if limited and queue is not None else ()
+        self.hints.note(job, tried, anywhere=anywhere, limits=limits)
 
     def retry_helped(self, columns: NodeColumns, rows: Sequence[int]) -> Steps[None]:
         """Have the unschedulable jobs tried again of which a tried task has room on one of these rows."""
+        yield from self._help(self.hints.helped_by(columns, rows))
+
+    def queue_shrunk(self, name: str) -> None:
+        """Note that a queue, and those above it, use less than before."""
+        queue = self._context.tree.by_name.get(name)
+        if queue is not None:
+            self._shrunk.update((at.name, None) for at in queue.path if at.capability)
+
+    def retry_limited(self) -> Steps[None]:
+        """Have the unschedulable jobs tried again that limits of queues kept away which use less now."""
+        shrunk, self._shrunk = self._shrunk, {}
+        yield from self._help(self.hints.limited_by(shrunk))
+
+    def _help(self, found: Iterable[list[Job]]) -> Steps[None]:
         pacing = pauses(_AT_ONCE)
-        for waiting in self.hints.helped_by(columns, rows):
+        for waiting in found:
             for job in waiting:
                 if job.key not in self._helped:
                     job.unschedulable_at = -1
