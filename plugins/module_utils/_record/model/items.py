@@ -39,7 +39,7 @@ class FileItem:
 
 @dataclass(frozen=True)
 class DirectoryItem:
-    """A directory; `implied` ones are parents of other items and leave an existing one as it is."""
+    """A directory. One that is there already keeps its owner, its group or its mode where none is given."""
 
     path: str
     owner: str = ""

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The controller at work: jobs and changes come in by threads, and every Node is brought to what is believed of it.
 
-Every event ends in the same step, `settle`: a job handed over, a list of all jobs, a change of a Node, a write that
-failed. It means: look at the Node as kept in memory, decide, and write by compare-and-set if anything differs.
+Every event ends in the same step, `_settle_one`: a job handed over, a list of all jobs, a change of a Node, a write
+that failed. It means: look at the Node as kept in memory, decide, and write by compare-and-set if anything differs.
 """
 
 import bisect

@@ -5,7 +5,7 @@
 
 The caller carries one action out, looks again and asks again, until `Done`. So every call starts from the node as it
 is, not from what an earlier call believed: a call that was killed half-way is continued by whichever comes next. A
-decision never needs to know how the node came to where it is, except for what `Memory` keeps (what *we* stopped).
+decision never needs to know how the node came to where it is, except for what `NodeState` keeps (what *we* stopped).
 
 Order of trust: a live lease beats everything; the API's silence is never read as "no pods" nor as "no job".
 """

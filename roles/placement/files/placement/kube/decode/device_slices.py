@@ -23,7 +23,7 @@ _slice = msgspec.json.Decoder(wire.ResourceSlice)
 # The API allows no more in one slice.
 MOST_DEVICES: Final = 128
 _LONGEST_POOL: Final = 253
-# Attributes are called `domain/name`, or `name` in the driver's own domain.
+# Attributes are called `DOMAIN/NAME`, or `NAME` in the driver's own domain.
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 _NODE: Final = re.compile(r"[A-Za-z0-9._-]{1,253}", re.ASCII)
 _PCIE_ROOT: Final = re.compile(r"[A-Za-z0-9._:-]{1,63}", re.ASCII)

@@ -77,7 +77,7 @@ class BackedUnit:
 
 @dataclass(slots=True)
 class ForeignLeases:
-    """What jobs that are not ours have of nodes, or will have, by node; `leases` renews it."""
+    """What jobs that are not ours have of nodes, or will have, by node; `update_foreign_jobs` renews it."""
 
     held: dict[str, list[Lease]] = field(default_factory=dict)
     expected: dict[str, list[Lease]] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class BatchJobs:
         # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
         self.hosts: dict[str, str] = {}
         # Nodes that are unreachable although pods are to leave them, and since when; pods that are lost with theirs, by
-        # UID with the host (see `lost`). Hosts that are down, when that was asked, and when it may be asked again.
+        # UID with the host (see `lost_pods`). Hosts that are down, when that was asked, and when it may be asked again.
         self.silent: dict[str, float] = {}
         self.lost: dict[str, str] = {}
         self.down: frozenset[str] = frozenset()

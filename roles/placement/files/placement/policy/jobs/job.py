@@ -111,7 +111,7 @@ class Task:
 
     @property
     def job(self) -> "Job":
-        """Its job; at rest one that is made for the occasion (see `register`)."""
+        """Its job; at rest one that is made for the occasion (see `job_table`)."""
         return _lone_job(self, self.owner) if isinstance(self.owner, str) else self.owner
 
     @property

@@ -4,7 +4,8 @@
 """Rules about other pods: where required affinity, anti-affinity and hard topology spread let a pod go.
 
 What a rule says, it says of domains: of each value of a node label, and of nodes without it. The counts by domain are
-kept by addition (see `tallies`), and only when the rules of a pod have been put together they are answered by node.
+kept by addition (see `topology_counts`), and only when the rules of a pod have been put together they are answered by
+node.
 """
 
 from collections.abc import Callable, Hashable, Iterator

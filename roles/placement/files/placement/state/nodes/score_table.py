@@ -4,7 +4,7 @@
 """Score rows: for each distinct kind of pod, how good every node is for it, kept up to date by what changed.
 
 Placing a pod changes one node, and most pods look like the one before. So a row is computed for all nodes once, and
-afterwards only where the ring of changes says so. What depends on other pods is not in it (see `domains`).
+afterwards only where the ring of changes says so. What depends on other pods is not in it (see `topology_rules`).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -40,7 +40,7 @@ _MET: Final = 1 << 12
 
 
 class Feasible(Protocol):
-    """What says where pods may go, besides the room for what they request (see `policy/feasibility`)."""
+    """What says where pods may go, besides the room for what they request (see `policy/framework/feasibility`)."""
 
     def shape_key(self, spec: PodSpec, request: Amounts) -> Hashable:
         """Return what is equal for pods to which all other answers are equal."""

@@ -308,7 +308,7 @@ class HostPorts(Filter):
 
 
 class Room(Filter):
-    """What pods request. For all nodes at once `state/shapes` compares it, together with the scores."""
+    """What pods request. For all nodes at once `state/nodes/score_table` compares it, together with the scores."""
 
     def refused(self, task: Task) -> Mapping[str, Bools]:
         """Return the nodes that have too little of something: under all that they have too little of."""
