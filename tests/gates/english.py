@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gate: guides, READMEs and docstrings are plain English. Rules and exceptions are in `english.toml`.
+"""Gate: the documents of `PAGES`, and docstrings, are plain English. Rules and exceptions are in `english.toml`.
 
 Ruff judges how a docstring begins (D401). Its rules know nothing of Markdown, and no linter on PyPI takes patterns of
 one's own without a download: vale's wheel fetches its program, proselint has a fixed list.
@@ -22,7 +22,7 @@ from markdown_it.token import Token
 from gates.gate import Context, GateFailure
 
 DATA = Path(__file__).with_name("english.toml")
-PAGES = ("README.md", "docs/guides/*.md", "roles/*/README.md")
+PAGES = ("README.md", "docs/architecture.md", "docs/glossary.md", "docs/guides/*.md", "roles/*/README.md")
 MODULES = ("plugins/**.py", "roles/*/files/**.py")
 # Stands for code in a sentence: one word, which no rule finds.
 CODE = "CODE"
