@@ -36,6 +36,9 @@ _PATH: Final = re.compile(r"[a-z_]\w*\.py|[a-z_][a-z_0-9]*(?:/[a-z_0-9]+)*(?:/|/
 _WORD: Final = re.compile(r"[a-z_][a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _MEMBER: Final = re.compile(r"(\w+)\.([a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)*)")
 _SEE: Final = re.compile(r"\bsee $", re.IGNORECASE)
+# `word` does something, at the beginning of a clause.
+_CLAUSE: Final = re.compile(r"(?:^|[.;:,(] )$")
+_VERB: Final = re.compile(r" [a-z]+s\b")
 
 
 class Scope:
@@ -49,10 +52,11 @@ class Scope:
 
 
 class Remark(NamedTuple):
-    """A docstring or a comment, on one line."""
+    """A docstring or a comment, on one line; of a class's or function's docstring also the words in its code."""
 
     line: int
     text: str
+    own: frozenset[str] | None = None
 
 
 def product() -> dict[str, str]:
@@ -73,21 +77,22 @@ def program_and_layer(path: str) -> tuple[str, str]:
 def remarks_and_rest(source: str) -> tuple[list[Remark], ast.Module, set[int]]:
     """Return docstrings and comments; the tree; and the ids of the constants that are docstrings."""
     tree = ast.parse(source)
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    documented = [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.get_docstring(node)]
+    docstrings = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
     remarks: list[Remark] = []
-    docstrings: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node)
-            if text and isinstance(node.body[0], ast.Expr):
-                remarks.append(Remark(node.body[0].lineno, " ".join(text.split())))
-                docstrings.add(id(node.body[0].value))
+    for node in documented:
+        own = (
+            None if isinstance(node, ast.Module) else frozenset(word for word, _is_place in words_of(node, docstrings))
+        )
+        remarks.append(Remark(node.body[0].lineno, " ".join((ast.get_docstring(node) or "").split()), own))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             remarks.append(Remark(token.start[0], token.string))
     return remarks, tree, docstrings
 
 
-def words_of(tree: ast.Module, docstrings: set[int]) -> Iterator[tuple[str, bool]]:
+def words_of(tree: ast.AST, docstrings: set[int]) -> Iterator[tuple[str, bool]]:
     """Yield each name in the code and each word of its texts, with whether it is the name of a class or function."""
     for node in ast.walk(tree):
         match node:
@@ -115,8 +120,9 @@ def scopes_of(sources: dict[str, str]) -> dict[str, Scope]:
     return found
 
 
-def leads_nowhere(quoted: str, before: str, program: Scope, layer: Scope) -> bool:
-    """Return whether what stands in backquotes, behind this text, is meant as something of ours and is not there."""
+def leads_nowhere(remark: Remark, match: re.Match[str], program: Scope, layer: Scope) -> bool:
+    """Return whether what stands in backquotes is meant as something of ours and is not there."""
+    quoted, before = match.group(1) or match.group(2), remark.text[: match.start()]
     if _PATH.fullmatch(quoted):
         return not any(f"/{path}".endswith("/" + quoted.rstrip("/")) for path in program.paths)
     if _SEE.search(before):
@@ -124,7 +130,12 @@ def leads_nowhere(quoted: str, before: str, program: Scope, layer: Scope) -> boo
     member = _MEMBER.fullmatch(quoted)
     if member and member.group(1) in program.places:
         return member.group(2) not in program.words
-    return bool(_WORD.fullmatch(quoted)) and quoted not in program.words | _OF_PYTHON | FOREIGN.keys()
+    if not _WORD.fullmatch(quoted) or quoted in _OF_PYTHON or quoted in FOREIGN:
+        return False
+    if remark.own is not None and _CLAUSE.search(before) and _VERB.match(remark.text, match.end()):
+        # What does something is a place, or the field or argument that is described.
+        return quoted not in program.places | remark.own
+    return quoted not in program.words
 
 
 def dangling(sources: dict[str, str]) -> list[str]:
@@ -133,11 +144,11 @@ def dangling(sources: dict[str, str]) -> list[str]:
     scopes = scopes_of(sources)
     for path, source in sources.items():
         program, layer = (scopes[name] for name in program_and_layer(path))
-        for line, text in remarks_and_rest(source)[0]:
-            for match in _QUOTED.finditer(text):
-                before, quoted = text[: match.start()], match.group(1) or match.group(2)
-                if leads_nowhere(quoted, before, program, layer):
-                    found.append(f"{path}:{line}: ...{before[-30:]}`{quoted}`")
+        for remark in remarks_and_rest(source)[0]:
+            for match in _QUOTED.finditer(remark.text):
+                if leads_nowhere(remark, match, program, layer):
+                    before, quoted = remark.text[: match.start()][-30:], match.group(1) or match.group(2)
+                    found.append(f"{path}:{remark.line}: ...{before}`{quoted}`")
     return found
 
 
@@ -186,3 +197,12 @@ def test_see_leads_to_code_of_the_same_layer_and_not_to_a_field() -> None:
     assert found_in("(see `lost`)") == ["# (see `lost`"]
     assert found_in("(see `register`)") == ["# (see `register`"]
     assert found_in("See `gone`.") == ["# See `gone`"]
+
+
+def test_what_does_something_is_code_or_belongs_to_what_is_described() -> None:
+    def found(docstring: str) -> list[str]:
+        described = f'class Described:\n    """{docstring}"""\n\n    field = 0\n'
+        return [one.partition("...")[2] for one in dangling({TREE: CODE + described})]
+
+    assert found("Kept; `divide` renews it, `policy` too. `field` says more, by `total`.") == []
+    assert found("Kept; `total` renews it.") == ["Kept; `total`"]
