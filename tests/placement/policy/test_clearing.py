@@ -16,11 +16,10 @@ from nodeshare.model.pods import placeholder, pod_resources
 from nodeshare.model.settings import Settings
 from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.messages.action import Evict
-from placement.model.messages.event import EvictRefused, Upserted
+from placement.model.messages.event import EvictRefused
 from placement.model.objects.pod import Phase, Pod
-from placement.policy.backing.foreign.make_room import victims
 from placement.policy.jobs.group_key import gang_of
-from placement.state.pods.pod_table import PodEntry
+from placement.shared.victims import Candidate, select_victims
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node, pod
 
@@ -217,9 +216,9 @@ def test_they_are_those_that_the_node_itself_would_choose(asking, cores, memory)
     missing = {
         name: amount + sum(one.get(name, 0) for one in used) - offered[name] for name, amount in need.items() if amount
     }
-    ours = victims([entry_of(one) for one in pods], missing)
+    ours = select_victims(map(candidate, pods), missing)
     theirs = room.victims(thousandths(need), observed.Room(True, "", thousandths(offered), tuple(map(guest, pods))))
-    assert {entry.pod.uid for entry in ours} == {one.pod.uid for one in theirs}
+    assert set(ours) == {one.pod.uid for one in theirs}
 
 
 @given(st.lists(st.sampled_from(NAMED), max_size=3))
@@ -272,10 +271,9 @@ def made(index: int, priority: int, gang: dict[str, object], cores: int, memory:
     return replace(pod(f"p{index}", priority=priority, request=request), node="n1", phase=Phase.RUNNING, **gang)
 
 
-def entry_of(one: Pod) -> PodEntry:
-    site = Backed()
-    site.scheduler.apply(Upserted(one))
-    return site.scheduler.cluster.pods.by_uid[one.uid]
+def candidate(one: Pod) -> Candidate:
+    requests = {**dict(one.request), "pods": 1}
+    return Candidate(one.uid, one.namespace, one.spec.priority, gang_of(one), requests)
 
 
 def guest(one: Pod) -> observed.Guest:

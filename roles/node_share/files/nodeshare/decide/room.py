@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What of a node is free for placeholders, and which pods make room for them. Pure.
 
-Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact. The
-lowest priority goes first, and members of gangs after pods that stand alone, from one gang rather than from two. No
-more pods go than must. Pods as critical as a placeholder stay. The kubelet would free the same room by itself, and
-spares these, too, but knows neither gangs nor disruption budgets.
+Amounts are whole thousandths per resource: Kubernetes' quantities are decimal fractions, and sums must be exact. Which
+pods go is the choice of `shared/victims`. Pods as critical as a placeholder stay. The kubelet would free the same room
+by itself, and spares these, too, but knows neither gangs nor disruption budgets.
 """
 
-from typing import Dict, Iterable, List, Mapping, Tuple
+from typing import Dict, Iterable, Mapping, Tuple
 
 from ..model.node.observed import Guest, Room
 from ..model.pods.pod_resources import _sum
+from ..shared.victims import Candidate, select_victims
 
 
 def left_by_stayers(room: Room) -> Tuple[Tuple[str, int], ...]:
@@ -34,20 +34,12 @@ def lingering(need: Mapping[str, int], room: Room) -> Tuple[Guest, ...]:
     return _chosen(_missing(need, room, here), [guest for guest in here if guest.pod.leaving])
 
 
-def _chosen(missing: Dict[str, int], guests: Iterable[Guest]) -> Tuple[Guest, ...]:
-    chosen: List[Guest] = []
-    for guest in _in_order((guest for guest in guests if not guest.stays), missing):
-        if not any(amount > 0 for amount in missing.values()):
-            break
-        if any(missing[name] > 0 and guest.requests.get(name) for name in missing):
-            chosen.append(guest)
-            missing = {name: amount - guest.requests.get(name, 0) for name, amount in missing.items()}
-    for guest in reversed(tuple(chosen)):  # a larger one may have made an earlier one needless
-        without = {name: amount + guest.requests.get(name, 0) for name, amount in missing.items()}
-        if all(amount <= 0 for amount in without.values()):
-            chosen.remove(guest)
-            missing = without
-    return tuple(chosen)
+def _chosen(missing: Mapping[str, int], guests: Iterable[Guest]) -> Tuple[Guest, ...]:
+    by_uid = {guest.pod.uid: guest for guest in guests if not guest.stays}
+    candidates = [
+        Candidate(uid, guest.pod.namespace, guest.priority, guest.gang, guest.requests) for uid, guest in by_uid.items()
+    ]
+    return tuple(by_uid[uid] for uid in select_victims(candidates, missing))
 
 
 def fits(need: Mapping[str, int], room: Room) -> bool:
@@ -61,24 +53,3 @@ def _missing(need: Mapping[str, int], room: Room, present: Iterable[Guest]) -> D
     return {
         name: amount + used.get(name, 0) - room.allocatable.get(name, 0) for name, amount in need.items() if amount > 0
     }
-
-
-def _in_order(guests: Iterable[Guest], missing: Mapping[str, int]) -> Tuple[Guest, ...]:
-    """Of equal priority first those that stand alone, then gang by gang; of each those that free most come first."""
-    together: Dict[Tuple[int, str, str, str], List[Guest]] = {}
-    for guest in sorted(guests, key=lambda guest: (-_frees([guest], missing), guest.pod.uid)):
-        gang = (guest.priority, guest.pod.namespace, guest.gang, "" if guest.gang else guest.pod.uid)
-        together.setdefault(gang, []).append(guest)
-
-    def order(some: List[Guest]) -> Tuple[int, bool, int, int, str]:
-        first = some[0]
-        return (first.priority, bool(first.gang), -_frees(some, missing), -_frees([first], missing), first.pod.uid)
-
-    return tuple(guest for some in sorted(together.values(), key=order) for guest in some)
-
-
-def _frees(guests: List[Guest], missing: Mapping[str, int]) -> int:
-    """How much of what is missing, in thousandths of it."""
-    freed = _sum(guest.requests for guest in guests)
-    shares = (1000 * min(freed.get(name, 0), amount) // amount for name, amount in missing.items() if amount > 0)
-    return max(shares, default=0)

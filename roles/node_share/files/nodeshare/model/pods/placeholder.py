@@ -12,6 +12,7 @@ import json
 import re
 from typing import Any, Dict, Mapping, NamedTuple, Tuple
 
+from ...shared.victims import NODE_CRITICAL
 from ..jobs.job_key import JobKey
 from ..jobs.lease import Lease
 from ..settings import SPLIT, Settings
@@ -19,7 +20,7 @@ from ..settings import SPLIT, Settings
 NAMESPACE = "kube-system"  # always there, and meant for pods of this priority
 LABEL = "converged.hpc/placeholder"
 ANNOTATION = "converged.hpc/lease"
-PRIORITY_CLASS, PRIORITY = "system-node-critical", 2000001000
+PRIORITY_CLASS, PRIORITY = "system-node-critical", NODE_CRITICAL
 UID_LENGTH = 30  # with the two digits of a try the 32 that the kubelet's own uids of static pods have
 _NOT_SAFE = re.compile(r"[^0-9a-z]+", re.ASCII)
 

@@ -5,33 +5,32 @@
 
 The node's own program asks them, too, when the job begins there. But a job's other hosts begin after its first, and
 jobs of one host one after the other. So pods that are asked on all of them at once have left when their turn comes.
-Pods are chosen as that program chooses: the lowest priority first, members of gangs last and of few gangs. No more pods
-are chosen than the job's part of the node needs for certain. What a node alone knows of a job, the node alone acts
-upon. But pods that have a job there themselves come last of all: the batch system has counted them, and gives the job
-what others have.
+Both programs choose by `shared/victims`. No more pods are chosen than the job's part of the node needs for certain.
+What a node alone knows of a job, the node alone acts upon. But pods that have a job there themselves come
+last of all: the batch system has counted them, and gives the job what others have.
 
 What a job takes from pods goes by the node's fence. With a fixed split that is no core, unless it is there alone; and
 where no label says which fence there is, all is left to the node.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from placement.model.amounts.quantity import CPU, MEMORY, PODS
 from placement.model.batch import BatchJob, Lease, Share
 from placement.model.messages.action import Evict
 from placement.model.objects.node import Node
+from placement.model.objects.pod import Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import gang_of, value_of
 from placement.policy.jobs.job import counted
+from placement.shared.victims import NODE_CRITICAL, Candidate, select_victims
 from placement.state.pods.pod_table import PodEntry
 
 PLACEHOLDER: Final = "placeholder"
 SPLIT: Final = "split"
-# Of the class system-node-critical: what a placeholder has, for which a kubelet ends no pod of the same.
-NODE_CRITICAL: Final = 2_000_001_000
 _STEP: Final = 1024
 _CORE: Final = 1000
 _KIB: Final = 1024
@@ -84,7 +83,7 @@ def _is_cleared(node: Node) -> bool:
 def _make_room(session: Session, node: Node, parts: Sequence[Part]) -> None:
     here = [entry for entry in session.cache.cluster.pods.at_node(node.name) if entry.charged]
     missing = _missing(session, node, parts, here)
-    for entry in victims(_others(here), missing, lambda uid: _has_job(session, uid)):
+    for entry in _victims(session, _others(here), missing):
         _ask(session, entry, f"job {parts[0][0].job} begins on node {node.name} and needs its place")
 
 
@@ -138,49 +137,15 @@ def _has_job(session: Session, uid: str) -> bool:
     return job is not None and job.runs
 
 
-def victims(
-    others: Sequence[PodEntry], missing: Mapping[str, int], last: Callable[[str], bool] = lambda _uid: False
-) -> list[PodEntry]:
-    """Pods that must leave before nothing is missing, or all that would help; the `last` after all others."""
-    left = dict(missing)
-    chosen: list[PodEntry] = []
-    ordered = list(_in_order(others, missing))
-    for entry in sorted(ordered, key=lambda entry: last(entry.pod.uid)):
-        amounts = dict(counted(entry.pod.request))
-        if any(amount > 0 and amounts.get(name) for name, amount in left.items()):
-            chosen.append(entry)
-            _add(left, entry, -1)
-    for entry in reversed(tuple(chosen)):
-        # A larger one may have made an earlier one needless.
-        without = dict(left)
-        _add(without, entry, 1)
-        if all(amount <= 0 for amount in without.values()):
-            chosen.remove(entry)
-            left = without
-    return chosen
+def _victims(session: Session, others: Sequence[PodEntry], missing: Mapping[str, int]) -> list[PodEntry]:
+    by_uid = {entry.pod.uid: entry for entry in others}
+    candidates = [_candidate(entry.pod, has_job=_has_job(session, uid)) for uid, entry in by_uid.items()]
+    return [by_uid[uid] for uid in select_victims(candidates, missing)]
 
 
-def _in_order(others: Sequence[PodEntry], missing: Mapping[str, int]) -> Iterator[PodEntry]:
-    together: dict[object, list[PodEntry]] = {}
-    for entry in sorted(others, key=lambda entry: (-_frees([entry], missing), entry.pod.uid)):
-        pod, gang = entry.pod, gang_of(entry.pod)
-        together.setdefault((pod.spec.priority, pod.namespace, gang, "" if gang else pod.uid), []).append(entry)
-
-    def order(some: list[PodEntry]) -> tuple[int, bool, int, int, str]:
-        pod = some[0].pod
-        frees = (-_frees(some, missing), -_frees(some[:1], missing))
-        return (pod.spec.priority, bool(gang_of(pod)), *frees, pod.uid)
-
-    for some in sorted(together.values(), key=order):
-        yield from some
-
-
-def _frees(some: Sequence[PodEntry], missing: Mapping[str, int]) -> int:
-    """How much of what is missing, in thousandths of it."""
-    freed: Sums = dict.fromkeys(missing, 0)
-    for entry in some:
-        _add(freed, entry, 1)
-    return max((1000 * min(freed[name], amount) // amount for name, amount in missing.items() if amount > 0), default=0)
+def _candidate(pod: Pod, *, has_job: bool) -> Candidate:
+    requests = dict(counted(pod.request))
+    return Candidate(pod.uid, pod.namespace, pod.spec.priority, gang_of(pod), requests, has_job=has_job)
 
 
 def _stays(entry: PodEntry) -> bool:
