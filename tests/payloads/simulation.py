@@ -91,7 +91,7 @@ class Guest:
         """Return the pod as the API shows it; its uid is its name."""
         meta = {"namespace": "ns", "name": self.name, "uid": self.name}
         if self.stays or self.forged:
-            meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "controller": True}]
+            meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "controller": True}]
         if self.claims:
             meta["annotations"] = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": self.claims}
         if self.leaving:

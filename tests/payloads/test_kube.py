@@ -62,6 +62,26 @@ class Looking(KubeCase):
         seen = self.node().look()
         self.assertEqual(seen.pods, (Pod("default", "miner", "uid-miner", leaving=True),))
 
+    def test_an_owner_that_the_collector_can_never_look_up_lets_no_pod_stay(self):
+        daemon = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u", "controller": True}
+        unknown = {"apiVersion": "no.such/v1", "kind": "Thing", "name": "t", "uid": "t"}
+        for owners in (
+            [daemon, unknown],
+            [unknown, daemon],
+            [dict(daemon, apiVersion="no.such/v1")],
+            [dict(daemon, apiVersion="apps/v9")],
+            [dict(daemon, name="%zz")],
+            [dict(daemon, name="../../../../../../readyz")],
+            [dict(daemon, name="a" * 1000000)],
+            [dict(daemon, name="")],
+            [dict(daemon, controller=None)],
+        ):
+            self.api.add_pod("miner", owner="DaemonSet")
+            self.assertEqual([pod.stays for pod in self.node().look().pods], [True])
+            self.api.pods["default", "miner"]["metadata"]["ownerReferences"] = owners
+            with self.subTest(owners=str(owners)[:200]):
+                self.assertEqual(self.node().look().pods, (Pod("default", "miner", "uid-miner"),))
+
     def test_a_mirror_that_claims_the_uid_of_another_pod_speaks_for_no_process_of_that_pod(self):
         for claimed in ("7a1e7a35-3f6c-4f2b-9d0e-0a1b2c3d4e5f", "sandbox-1", "", None, "A" * 32, "a" * 33):
             self.api.add_pod("forged", mirror=True)

@@ -31,6 +31,7 @@ from placement.model.rules.selector import (
     Toleration,
 )
 from placement.policy.jobs.group_key import GANG_NAMES
+from placement.shared.victims import MIRROR
 from placement_kit.decoded import Json, accepted, decode, meta, pod
 
 ALL_KINDS = (
@@ -39,6 +40,16 @@ ALL_KINDS = (
     NodeZones,
     DeviceSlice,
 )
+
+
+OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "ds", "controller": True}
+
+
+def owned(*owners: Json) -> Json:
+    return {"ownerReferences": list(owners)}
+
+
+DAEMON = owned(OWNER)
 
 
 @pytest.mark.parametrize(("deadline", "started"), [(60, "2026-01-01T00:00:07Z"), (None, "")])
@@ -55,7 +66,7 @@ def test_a_pod_is_read_with_identity_place_and_request() -> None:
             metadata={
                 "labels": {"app": "x"},
                 "annotations": {"scheduling.k8s.io/group-name": "g", "other": "dropped", JOB_TAG: "t" * 100_000},
-                "ownerReferences": [{"kind": "DaemonSet", "uid": "ds", "controller": True}],
+                **DAEMON,
                 "creationTimestamp": "2026-01-01T00:00:00Z",
                 "deletionTimestamp": "2026-01-02T00:00:00Z",
             },
@@ -84,23 +95,30 @@ def test_a_pod_is_read_with_identity_place_and_request() -> None:
     assert seen.charged
 
 
-DAEMON = {"ownerReferences": [{"kind": "DaemonSet", "uid": "ds", "controller": True}]}
-MIRROR = "kubernetes.io/config.mirror"
-
-
 @pytest.mark.parametrize(
     ("metadata", "daemon", "mirror"),
     [
         (DAEMON, True, False),
+        # The collector deletes no pod with an owner that it cannot look up: the look-up ends in an error for ever.
+        (owned({**OWNER, "apiVersion": "no.such/v1"}), False, False),
+        (owned({**OWNER, "apiVersion": "apps/v9"}), False, False),
+        (owned({**OWNER, "name": "%zz"}), False, False),
+        (owned({**OWNER, "name": "../../../../../../readyz"}), False, False),
+        (owned({**OWNER, "name": "a" * 1_000_000}), False, False),
+        (owned(OWNER, {"apiVersion": "no.such/v1", "kind": "Thing", "name": "t", "uid": "t"}), False, False),
+        (owned({**OWNER, "controller": None}), False, False),
+        (owned({**OWNER, "kind": "ReplicaSet"}), False, False),
         # The garbage collector deletes a pod of a DaemonSet that does not exist, whatever its own grace is.
         ({**DAEMON, "deletionTimestamp": "2026-01-02T00:00:00Z"}, False, False),
+        # No kubelet runs a pod that has the annotation, whatever its value is.
         ({"annotations": {MIRROR: "0123456789abcdef" * 2}}, False, True),
-        # No kubelet makes a mirror of such a hash: it has the form of a uid of the API.
-        ({"annotations": {MIRROR: "7a1e7a35-3f6c-4f2b-9d0e-0a1b2c3d4e5f"}}, False, False),
-        ({"annotations": {MIRROR: ""}}, False, False),
+        ({"annotations": {MIRROR: ""}}, False, True),
+        ({"annotations": {"kubernetes.io/config.hash": "0123456789abcdef" * 2}}, False, False),
     ],
 )
-def test_a_pod_that_stays_is_known_by_more_than_its_creators_word(metadata: Json, daemon: bool, mirror: bool) -> None:
+def test_a_pod_of_a_daemon_set_and_a_mirror_are_known_as_the_api_knows_them(
+    metadata: Json, daemon: bool, mirror: bool
+) -> None:
     seen = accepted(pod(metadata=metadata, nodeName="n1"))
     assert isinstance(seen, Pod)
     assert (seen.daemon, seen.mirror) == (daemon, mirror)

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nodeshare.decide import room
+from nodeshare.kube.node_client import STATIC
+from nodeshare.kube.room_reader import believed, read_guest
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.jobs.lease import Lease
 from nodeshare.model.node import observed
@@ -19,9 +21,10 @@ from placement.model.messages.action import Evict
 from placement.model.messages.event import EvictRefused
 from placement.model.objects.pod import Phase, Pod
 from placement.policy.jobs.group_key import gang_of
-from placement.shared.victims import Candidate, select_victims
+from placement.shared.victims import MIRROR
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node, pod
+from placement_kit.decoded import Json, accepted
 
 MODE = "node-restriction.kubernetes.io/converged-share-mode"
 FENCE = "node-restriction.kubernetes.io/converged-share-fence"
@@ -203,22 +206,62 @@ NAMED = [{}, {"scheduling_group": "a"}, {"scheduling_group": "b"}]
 NAMED += [
     {held: ((name, gang),)} for held in ("annotations", "labels") for name in pod_resources.GANG_NAMES for gang in "ab"
 ]
-GANGS = st.just({}) | st.sampled_from(NAMED)
-PODS = st.lists(st.tuples(st.integers(0, 2), GANGS, st.integers(0, 4), st.integers(0, 3)), max_size=7)
-
-
-@given(PODS, st.integers(0, 12), st.integers(0, 6))
-def test_they_are_those_that_the_node_itself_would_choose(asking, cores, memory):
-    pods = [made(index, *one) for index, one in enumerate(asking)]
-    offered = {"cpu": 12_000, "memory": 6 << 30, "pods": 8}
-    used = [{**dict(one.request), "pods": 1} for one in pods]
-    need = {"cpu": 1000 * cores, "memory": memory << 30, "pods": 1}
-    missing = {
-        name: amount + sum(one.get(name, 0) for one in used) - offered[name] for name, amount in need.items() if amount
+DAEMON_SET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "d", "controller": True}
+OWNERS = [
+    [],
+    [DAEMON_SET],
+    # Forged ones, which the garbage collector never finds out.
+    [{**DAEMON_SET, "apiVersion": "no.such/v1"}],
+    [{**DAEMON_SET, "name": "../agent"}],
+    [DAEMON_SET, {"apiVersion": "no.such/v1", "kind": "Thing", "name": "t", "uid": "t"}],
+]
+# Of a mirror that stands for a static pod of the node, and of forged ones.
+RUNS = "0123456789abcdef" * 2
+MIRRORS = [
+    {},
+    {MIRROR: RUNS, STATIC: RUNS},
+    {MIRROR: RUNS},
+    {MIRROR: "x", STATIC: "f" * 32},
+    {MIRROR: "f" * 32, STATIC: "uid-of-a-pod"},
+]
+SHOWN = st.fixed_dictionaries(
+    {
+        "priority": st.sampled_from([0, 0, 1, placeholder.PRIORITY]),
+        "gang": st.sampled_from(["", "", "a", "b"]),
+        "cpu": st.integers(0, 4),
+        "memory": st.integers(0, 3),
+        "owners": st.sampled_from(OWNERS),
+        "mirror": st.sampled_from(MIRRORS),
+        "leaving": st.booleans(),
     }
-    ours = select_victims(map(candidate, pods), missing)
-    theirs = room.victims(thousandths(need), observed.Room(True, "", thousandths(offered), tuple(map(guest, pods))))
-    assert set(ours) == {one.pod.uid for one in theirs}
+)
+
+
+@given(st.lists(SHOWN, max_size=6), st.booleans(), st.integers(0, 12), st.integers(0, 6))
+def test_pods_as_the_api_shows_them_leave_by_the_daemon_as_by_the_node_itself(drawn, whole, cores, memory):
+    offered = {"cpu": 12_000, "memory": 6 << 30, "pods": 8}
+    shown = [as_shown(f"p{index}", **one) for index, one in enumerate(drawn)]
+    site = Backed()
+    site.see(node("n1", labels=shared(), allocatable=tuple(sorted(offered.items()))), *map(accepted, shown))
+    site.run()
+    share = Share(host="n1", cores=cores, memory=memory << 20)
+    site.batch.jobs["15.srv"] = replace(BEGINS, hosts=("n1",), shares=(share,), whole=whole)
+    site.settle(seconds=1)
+    guests = believed(tuple(map(read_guest, shown)), lambda: frozenset({RUNS}))
+    there = observed.Room(True, "", thousandths(offered), guests)
+    lease = Lease(JobKey("pbs", "15.srv", 1), "", 0.0, cores=cores, memory=memory << 30, devices=(), exclusive=whole)
+    need = placeholder.need(placeholder.plan((lease,), room.left_by_stayers(there), Settings(node="n1")))
+    assert set(asked(site)) == {one.pod.name for one in room.victims(need, there)}
+
+
+@pytest.mark.parametrize(("phase", "who"), [(Phase.PENDING, []), (Phase.RUNNING, ["n1-3"])])
+def test_a_pod_leaves_in_the_place_of_a_mirror_only_if_a_kubelet_tells_that_the_mirror_runs(phase, who):
+    site = site_of(job=replace(BEGINS, shares=BEGINS.shares[:1]))
+    for name in ("n1-1", "n1-2"):
+        site.gone(site.named(name))
+    site.see(replace(pod("said", request=amounts(cpu="2")), node="n1", mirror=True, phase=phase))
+    site.settle(seconds=1)
+    assert asked(site) == who
 
 
 @given(st.lists(st.sampled_from(NAMED), max_size=3))
@@ -266,14 +309,24 @@ def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, 
     assert set(asked(site)) == {one.pod.name for one in room.victims(need, there)}
 
 
-def made(index: int, priority: int, gang: dict[str, object], cores: int, memory: int) -> Pod:
-    request = amounts(**({"cpu": str(cores)} if cores else {}), **({"memory": f"{memory}Gi"} if memory else {}))
-    return replace(pod(f"p{index}", priority=priority, request=request), node="n1", phase=Phase.RUNNING, **gang)
-
-
-def candidate(one: Pod) -> Candidate:
-    requests = {**dict(one.request), "pods": 1}
-    return Candidate(one.uid, one.namespace, one.spec.priority, gang_of(one), requests)
+def as_shown(name: str, *, priority: int, gang: str, cpu: int, memory: int, owners, mirror, leaving: bool) -> Json:
+    """A pod in the API's words, which any user may write but the status, its own uid, and the time of its deletion."""
+    meta = {"uid": f"uid-{name}", "name": name, "namespace": "team", "resourceVersion": "1", "ownerReferences": owners}
+    meta["annotations"] = {**mirror, **({pod_resources.GANG_NAMES[0]: gang} if gang else {})}
+    if leaving:
+        meta["deletionTimestamp"] = "2026-01-02T00:00:00Z"
+    requests = {key: value for key, value in (("cpu", str(cpu)), ("memory", f"{memory}Gi")) if value[0] != "0"}
+    # A kubelet writes the status of pods that it runs. It runs no pod that calls itself a mirror.
+    runs = MIRROR not in mirror or mirror.get(STATIC) == RUNS
+    return {
+        "metadata": meta,
+        "spec": {
+            "nodeName": "n1",
+            "priority": priority,
+            "containers": [{"name": "c", "resources": {"requests": requests}}],
+        },
+        "status": {"phase": "Running" if runs else "Pending"},
+    }
 
 
 def guest(one: Pod) -> observed.Guest:

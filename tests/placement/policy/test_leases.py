@@ -12,13 +12,14 @@ from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.pods import placeholder
 from nodeshare.model.settings import Settings
 from placement.app.endpoints.render import explanation, queues
-from placement.kube.decode.pod import MIRROR_ANNOTATION, decode_pod
+from placement.kube.decode.pod import decode_pod
 from placement.kube.fields.metadata import Sharing
 from placement.model.batch import BackingRules, BatchJob, Share
 from placement.model.messages.event import JobsRead, JobsUnread
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase, Pod
 from placement.model.rules.topology import TopologyRequest
+from placement.shared.victims import MIRROR
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
 
@@ -53,7 +54,7 @@ def mirror(*, run: int = 1, mirrored: bool = True) -> Pod:
     (planned,) = placeholder.plan((held,), (), Settings(node="n1")).values()
     manifest = placeholder.make(planned, Settings(node="n1")).manifest
     manifest["metadata"].update(uid="of-the-api", resourceVersion="7")
-    manifest["metadata"]["annotations"].update({MIRROR_ANNOTATION: "0123456789abcdef" * 2} if mirrored else {})
+    manifest["metadata"]["annotations"].update({MIRROR: planned.stem + "00"} if mirrored else {})
     manifest["spec"]["nodeName"] = "n1"
     return decode_pod(json.dumps({**manifest, "status": {"phase": "Running"}}).encode(), Sharing())
 

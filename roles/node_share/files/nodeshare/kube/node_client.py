@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, TypeVar
 
 from ..model.node.names import ANNOTATION, announcement, held_seconds, holders_of, is_our_taint
 from ..model.node.observed import Api, Pod
+from ..shared.victims import MIRROR, Owner, is_of_daemon_set
 from .client import MERGE_PATCH, ApiError, Client, TooLong
 
 WRITER = "?fieldManager=nodeshare-on-node"  # so that the API tells when the controllers have written last
@@ -18,7 +19,7 @@ SMALLER = 8  # a page shrinks by this when its pods are too long for one answer
 PAGES_SECONDS = 10.0  # for all pages of a list, in timeouts of one
 RUNNING_FIELDS = ",status.phase!=Succeeded,status.phase!=Failed"  # finished pods need no room, and there may be many
 GONE = (404, 409)  # no such pod any more, or another one by its name
-MIRROR, STATIC = "kubernetes.io/config.mirror", "kubernetes.io/config.hash"
+STATIC = "kubernetes.io/config.hash"
 STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # a kubelet's; the API server's own uids have another form
 OF_THE_NODE = {"name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"}  # of a pod's volume
 T = TypeVar("T")
@@ -165,10 +166,7 @@ def read_pod(item: Dict[str, Any]) -> Pod:
     annotations = meta.get("annotations") or {}
     static = str(annotations.get(STATIC)) if MIRROR in annotations else ""
     mirror = STATIC_UID.fullmatch(static) is not None
-    daemon = any(
-        (owner.get("apiVersion"), owner.get("kind"), owner.get("controller")) == ("apps/v1", "DaemonSet", True)
-        for owner in meta.get("ownerReferences") or ()
-    )
+    daemon = is_of_daemon_set([_owner(owner) for owner in meta.get("ownerReferences") or ()])
     leaving = meta.get("deletionTimestamp") is not None
     over = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
     return Pod(
@@ -180,6 +178,11 @@ def read_pod(item: Dict[str, Any]) -> Pod:
         over,
         any(set(volume) - OF_THE_NODE for volume in (item.get("spec") or {}).get("volumes") or ()),
     )
+
+
+def _owner(item: Dict[str, Any]) -> Owner:
+    api, kind, name = (str(item.get(field) or "") for field in ("apiVersion", "kind", "name"))
+    return Owner(api, kind, name, is_controller=item.get("controller") is True)
 
 
 def _pod_path(pod: Pod) -> str:

@@ -14,8 +14,9 @@ from ..model.node.names import announcement
 from ..model.node.observed import Guest, Pod, Room
 from ..model.pods.placeholder import LABEL, NAMESPACE
 from ..model.pods.pod_resources import amounts, gang_of, requests_of
+from ..shared.victims import MIRROR
 from .client import ApiError
-from .node_client import MIRROR, NodeClient, read_pod
+from .node_client import NodeClient, read_pod
 
 NOT_OURS = ",metadata.namespace!=" + NAMESPACE
 

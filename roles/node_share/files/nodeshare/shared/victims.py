@@ -1,19 +1,36 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods leave a node for a batch job. Pure.
+"""Which pods leave a node for a batch job: which of them never do, and which of the others are chosen. Pure.
 
 nodeshare asks pods to leave on the node itself, the placement daemon on all nodes of a job at once, so both must choose
 alike. The lowest priority goes first, and members of gangs after pods that stand alone, from one gang rather than from
 two. No more pods go than must.
 
+Pods of DaemonSets and static pods stay. Owners and annotations are words of the pod's creator, so each counts only
+together with what its creator cannot write: a forged one must buy nothing.
+
 One source with copies: edit it in plugins/module_utils/_shared, then type `make shared`. PRIVATE to the collection.
 """
 
+import re
 import typing as t
 
+# Any creator of a pod may write this annotation. But nobody can add it later, and a kubelet runs no pod that comes with
+# it. So if such a pod runs, its kubelet has made it for a static pod.
+MIRROR = "kubernetes.io/config.mirror"
 # Of the class system-node-critical, which placeholders have. No kubelet ends a pod of this priority for a placeholder.
 NODE_CRITICAL = 2000001000
+_OBJECT_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}", re.ASCII)
+
+
+class Owner(t.NamedTuple):
+    """An entry of a pod's ownerReferences."""
+
+    api_version: str
+    kind: str
+    name: str
+    is_controller: bool
 
 
 class Candidate(t.NamedTuple):
@@ -25,6 +42,20 @@ class Candidate(t.NamedTuple):
     gang: str  # the name of its gang; empty if it stands alone
     requests: t.Mapping[str, int]
     has_job: bool = False  # of the batch system, which gives a job what others have: it leaves after all others
+
+
+def is_of_daemon_set(owners: t.Sequence[Owner]) -> bool:
+    """Return whether the pod has a DaemonSet as its only owner, by a name that the garbage collector can look up.
+
+    The collector deletes a pod whose owner does not exist. But where the look-up of any owner ends in an error, it
+    tries again for ever and deletes nothing. An unknown API does that, and a name that is no name of an object, such as
+    a path. The controller of DaemonSets writes one owner.
+    """
+    if len(owners) != 1:
+        return False
+    owner = owners[0]
+    is_daemon_set = (owner.api_version, owner.kind) == ("apps/v1", "DaemonSet") and owner.is_controller
+    return is_daemon_set and _OBJECT_NAME.fullmatch(owner.name) is not None
 
 
 def select_victims(candidates: t.Iterable[Candidate], missing: t.Mapping[str, int]) -> t.List[str]:

@@ -19,7 +19,7 @@ class Pod(NamedTuple):
     namespace: str
     name: str
     uid: str
-    stays: bool = False  # mirror pods, and those of DaemonSets until they are deleted, whatever the share mode
+    stays: bool = False  # mirror pods, and those of DaemonSets alone until they are deleted, whatever the share mode
     leaving: bool = False  # deletion has begun
     over: bool = False  # succeeded or failed
     mounts: bool = False  # a volume that another node could have next

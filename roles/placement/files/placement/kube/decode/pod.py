@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A pod from its JSON."""
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
@@ -20,10 +19,8 @@ from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.rules.affinity import TopologySpread
 from placement.model.rules.selector import LabelPairs, NodeSelector, Toleration
 from placement.model.rules.topology import PATH, TopologyRequest
+from placement.shared.victims import MIRROR, Owner, is_of_daemon_set
 
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-# Its value: the uid of the static pod. Only a kubelet's own has this form, so no pod of a user is behind it.
-_STATIC_UID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 # Annotations that the scheduler reads; the others would only cost memory, or are what a Binding wrote.
 _WRITTEN: Final = (JOB_TAG, PATH)
 _KEPT_ANNOTATIONS = ("scheduling.", "converged.hpc/", "volcano.sh/", "pod-group.scheduling.")
@@ -81,7 +78,8 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
     annotations = meta.annotations or {}
     kept = {k: v for k, v in annotations.items() if k.startswith(_KEPT_ANNOTATIONS) and k not in _WRITTEN}
     topology, problems = read_topology(annotations, meta.labels) if annotations else (None, ())
-    owner = next((item for item in meta.owner_references or () if item.controller), None)
+    owners = meta.owner_references or ()
+    owner = next((item for item in owners if item.controller), None)
     try:
         phase = Phase(status.phase or "Pending")
     except ValueError:
@@ -107,13 +105,17 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         unsuited=unsuited,
         terminating=meta.deletion_timestamp is not None,
         gated=bytes(spec.scheduling_gates) not in _EMPTY_JSON,
-        mirror=_STATIC_UID.fullmatch(annotations.get(MIRROR_ANNOTATION, "")) is not None,
-        daemon=owner is not None and owner.kind == "DaemonSet" and meta.deletion_timestamp is None,
+        mirror=MIRROR in annotations,
+        daemon=meta.deletion_timestamp is None and is_of_daemon_set([_owner(item) for item in owners]),
         volume_claims=tuple(claims),
         ephemeral_claims=tuple(name for name, ephemeral in claims.items() if ephemeral),
         scheduling_group=sys.intern((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
         tag=sys.intern(annotations.get(JOB_TAG, "")[:_LONGEST_TAG]),
     )
+
+
+def _owner(item: core.OwnerReference) -> Owner:
+    return Owner(item.api_version, item.kind, item.name, is_controller=item.controller is True)
 
 
 def _rejection(status: core.PodStatus) -> tuple[bool, bool]:

@@ -24,7 +24,9 @@ class Wire(Struct, gc=False, rename="camel"):
 class OwnerReference(Wire):
     """The object's owner."""
 
+    api_version: str = ""
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 

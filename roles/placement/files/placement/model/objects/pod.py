@@ -110,7 +110,8 @@ class Pod:
     unsuited: bool = False
     terminating: bool = False
     gated: bool = False
-    # Mirror and DaemonSet pods are left alone by drains and preemption.
+    # Mirror and DaemonSet pods are left alone by drains and preemption. Before it runs, a mirror is only its creator's
+    # word for a static pod.
     mirror: bool = False
     daemon: bool = False
     # Claims of volumes by name, in the pod's own namespace.

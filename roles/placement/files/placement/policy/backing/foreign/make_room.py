@@ -6,7 +6,7 @@
 The node's own program asks them, too, when the job begins there. But a job's other hosts begin after its first, and
 jobs of one host one after the other. So pods that are asked on all of them at once have left when their turn comes.
 Both programs choose by `shared/victims`. No more pods are chosen than the job's part of the node needs for certain.
-What a node alone knows of a job, the node alone acts upon. But pods that have a job there themselves come
+What a node alone knows of a job or of a pod, the node alone acts upon. But pods that have a job there themselves come
 last of all: the batch system has counted them, and gives the job what others have.
 
 What a job takes from pods goes by the node's fence. With a fixed split that is no core, unless it is there alone; and
@@ -20,7 +20,7 @@ from placement.model.amounts.quantity import CPU, MEMORY, PODS
 from placement.model.batch import BatchJob, Lease, Share
 from placement.model.messages.action import Evict
 from placement.model.objects.node import Node
-from placement.model.objects.pod import Pod
+from placement.model.objects.pod import Phase, Pod
 from placement.model.slicing import Steps, paced
 from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
@@ -99,7 +99,7 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
     row, names = columns.rows[node.name], columns.axis.names
     most = dict(zip(names, columns.allocatable[:, row].tolist(), strict=True))
     for entry in here:
-        if _stays(entry):
+        if _stays(entry) and not _is_only_said(entry):
             _add(most, entry, -1)
     need: Sums = {PODS: len(parts)}
     for job, shares in parts:
@@ -107,6 +107,9 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
         for key, amount in taken.items():
             need[key] = need.get(key, 0) + amount
     room = dict(zip(names, (columns.free[:, row] + columns.releasing[:, row]).tolist(), strict=True))
+    for entry in here:
+        if _is_only_said(entry) and not entry.leaving:
+            _add(room, entry, 1)
     # A placeholder never asks for more than the node can give, and where that is nothing, for nothing.
     asked = {key: min(amount, most.get(key, 0)) for key, amount in need.items()}
     return {key: amount - room.get(key, 0) for key, amount in asked.items() if amount > 0}
@@ -151,6 +154,14 @@ def _candidate(pod: Pod, *, has_job: bool) -> Candidate:
 def _stays(entry: PodEntry) -> bool:
     pod = entry.pod
     return pod.mirror or pod.daemon or pod.spec.priority >= NODE_CRITICAL
+
+
+def _is_only_said(entry: PodEntry) -> bool:
+    """Whether a mirror's words are all that is known of a static pod: no kubelet has told yet that it runs one.
+
+    Any creator of pods may write a mirror. It takes no room from jobs, or other pods would leave in its place.
+    """
+    return entry.pod.mirror and entry.pod.phase is Phase.PENDING
 
 
 def _others(here: Sequence[PodEntry]) -> list[PodEntry]:
