@@ -39,7 +39,7 @@ def kubernetes(text: str) -> Fraction:
 
 def slurm_memory(text: str) -> int:
     """Return bytes of a Slurm memory size: mebibytes without a unit, units of 1024, rounded up to mebibytes."""
-    number, unit = quantity.matched(_SLURM, text, "Slurm memory size", "such as 2000, 2000M or 2G").groups()
+    number, unit = quantity.fullmatch_or_error(_SLURM, text, "Slurm memory size", "such as 2000, 2000M or 2G").groups()
     power = _POWER[(unit or "m").lower()]
     mebibytes = -(-int(number) * 1024**power // 1024**2)
     return quantity.bounded(mebibytes * 1024**2, text)
@@ -64,6 +64,6 @@ def millicores(text: str) -> int:
 
 def seconds(text: str) -> int:
     """Return seconds of a duration: ``90``, ``1d12h``, ``30m``, or Slurm's ``1-12:00:00``."""
-    groups = quantity.matched(_DURATION, text, "duration", "such as 90, 30m, 1d12h or 1-12:00:00").groups()
+    groups = quantity.fullmatch_or_error(_DURATION, text, "duration", "such as 90, 30m, 1d12h or 1-12:00:00").groups()
     days, hours, minutes, rest = (int(units or clock or 0) for units, clock in zip(groups[:4], groups[4:]))
     return quantity.bounded(((days * 24 + hours) * 60 + minutes) * 60 + rest, text)

@@ -24,7 +24,7 @@ from bench._figures import count, table
 from bench.placement_graph import RACKS, charging
 from placement.graph.formats.jgf import write_jgf
 from placement.graph.matching.operations import allocate
-from placement.graph.request import Part, Refused, Request
+from placement.graph.request import NoMatch, Part, Request
 from placement.graph.tree.tree import Graph
 from placement.model.messages.event import Upserted
 from placement.model.objects.node import Node
@@ -103,10 +103,10 @@ def ours(cluster: Cluster, jobs: list[Job], policy: str) -> list[Chosen]:
     for job in jobs:
         request = job.request(policy)
         selection = allocate(graph, request, [None], charging(cluster, request))
-        if isinstance(selection, Refused):
+        if isinstance(selection, NoMatch):
             found.append(None)
             continue
-        share = selection.shares[0]
+        share = selection.parts[0]
         pods: dict[str, int] = {}
         for row, number in zip(share.rows.tolist(), share.numbers.tolist(), strict=True):
             node = cluster.columns.nodes[row]

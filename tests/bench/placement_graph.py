@@ -23,7 +23,7 @@ from bench._figures import count, load_average, parser_of, table
 from placement.graph.formats.jgf import read_jgf, write_jgf
 from placement.graph.matching.match import choose
 from placement.graph.matching.operations import allocate
-from placement.graph.request import Part, Refused, Request, Selection
+from placement.graph.request import NoMatch, Part, Request, Selection
 from placement.graph.topology import Topology
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import Amounts
@@ -104,7 +104,7 @@ def one_core_jobs(jobs: int) -> float:
     charge = charging(cluster, request)
     begun = time.process_time()
     for _job in range(jobs):
-        if isinstance(allocate(graph, request, [None], charge), Refused):
+        if isinstance(allocate(graph, request, [None], charge), NoMatch):
             raise SystemExit("a job of one core found no room")
     spent = time.process_time() - begun
     checked(graph)
@@ -128,7 +128,7 @@ def with_property(jobs: int) -> tuple[float, float]:
         begun = time.process_time()
         found = allocate(graph, request, [cluster.masks.selector(selector).allows], charge)
         spent.append(time.process_time() - begun)
-        if isinstance(found, Refused):
+        if isinstance(found, NoMatch):
             raise SystemExit(f"no room: {found}")
     checked(graph)
     return statistics.mean(spent), max(spent)
@@ -174,7 +174,7 @@ def gangs(number: int, size: int) -> float:
         found = choose(graph, request, [None])
         if not isinstance(found, Selection):
             raise SystemExit(f"a gang of {size} found no rack: {found}")
-        for row in found.shares[0].each():
+        for row in found.parts[0].each():
             node = cluster.columns.nodes[row]
             assert node is not None
             cluster.pods.assume(next(waiting), node.name)

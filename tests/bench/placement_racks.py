@@ -95,7 +95,7 @@ def play(gangs: list[Gang], policy: str, within: tuple[str, ...], *, required: b
                 wrong += max(room.values()) >= gang.pods
                 continue
             racks = set()
-            for number, row in enumerate(found.shares[0].each()):
+            for number, row in enumerate(found.parts[0].each()):
                 node = cluster.columns.nodes[row]
                 assert node is not None
                 version += 1

@@ -576,7 +576,7 @@ class Ahead(ServiceCase):
         self.after_polls()
         self.assertIsNone(self.annotation("n1", HELD_UNTIL))
         self.api.refused = set()
-        until(lambda: self.annotation("n2", HELD_UNTIL), "the end is told")
+        until(lambda: all(self.annotation(name, HELD_UNTIL) for name in ("n1", "n2")), "the end is told of both nodes")
         self.assertTrue(self.annotation("n1", HELD_UNTIL).startswith("slurm/7/0=2"))
         self.assertIsNone(self.annotation("n3", HELD_UNTIL), "a job without a limit has no end")
         with self.api.lock:

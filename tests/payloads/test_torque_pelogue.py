@@ -19,7 +19,7 @@ HERE = Settings(names=("n1",))
 
 
 def told(resources, **facts):
-    return pelogue.share(Facts("prologue", "0.srv", resources=resources, **facts), HERE)
+    return pelogue.share_arguments(Facts("prologue", "0.srv", resources=resources, **facts), HERE)
 
 
 class Names(unittest.TestCase):
@@ -188,7 +188,7 @@ class Sizes(unittest.TestCase):
     def test_a_job_without_memory_has_what_the_site_says(self):
         settings = HERE._replace(default_mem="2gb")
         facts = Facts("prologue", "0.srv", resources="nodes=1", slots=1, all_slots=1)
-        self.assertEqual(pelogue.share(facts, settings), ["--cpus=1", "--mem=2147483648"])
+        self.assertEqual(pelogue.share_arguments(facts, settings), ["--cpus=1", "--mem=2147483648"])
 
 
 class Ids(unittest.TestCase):

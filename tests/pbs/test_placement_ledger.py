@@ -56,7 +56,7 @@ def gang(faulty: Faulty) -> t.Iterator[Submit]:
     yield made
     ledger = ledger_of(faulty)
     for job in found(ledger, made):
-        ledger.release(Release(uid=made.uid, name=job.job))
+        ledger.release(Release(uid=made.uid, name=job.id))
     until(lambda: not found(ledger, made))
 
 
@@ -68,7 +68,7 @@ def test_a_gang_is_one_job_under_its_account_that_says_what_it_has_of_each_host(
     ledger = ledger_of(faulty)
     name = ledger.submit(gang)
     (job,) = until(lambda: [one for one in found(ledger, gang) if one.runs])
-    assert (job.job, job.mark, job.owner, job.namespace) == (name, gang.mark, "", "team")
+    assert (job.id, job.mark, job.owner, job.namespace) == (name, gang.mark, "", "team")
     assert {share.host for share in job.shares} <= set(HOSTS)
     assert [(share.cores, share.memory) for share in job.shares] == [(1, 1024), (1, 1024)]
     assert job.left is not None
@@ -163,9 +163,9 @@ def test_a_job_that_a_user_gives_the_tag_is_none_of_the_daemon_s(faulty: Faulty,
     tag = f"CONVERGED_TAG=cv-{gang.mark}_{gang.uid}_team_"
     forged = call("qsub", "-N", "trainer", "-v", tag, "--", "/bin/sleep", "600", user="daemon").out.strip()
     try:
-        assert [job.tag for job in ledger.jobs() if job.job == forged] == [""]
+        assert [job.tag for job in ledger.jobs() if job.id == forged] == [""]
         own = ledger.submit(gang)
-        assert [job.job for job in found(ledger, gang)] == [own]
+        assert [job.id for job in found(ledger, gang)] == [own]
     finally:
         call("qdel", forged)
 
@@ -173,7 +173,7 @@ def test_a_job_that_a_user_gives_the_tag_is_none_of_the_daemon_s(faulty: Faulty,
 def test_a_job_of_a_former_version_with_its_tag_in_its_name_is_still_known(faulty: Faulty, gang: Submit) -> None:
     name = f"cv-{gang.mark}_{gang.uid}_team_trainer"
     job = faulty.cluster.call("qsub", "-N", name, "--", "/bin/sleep", "600", user="root").out.strip()
-    assert [(one.job, one.namespace) for one in found(ledger_of(faulty), gang)] == [(job, "team")]
+    assert [(one.id, one.namespace) for one in found(ledger_of(faulty), gang)] == [(job, "team")]
 
 
 def test_a_host_is_down_when_its_mom_is_dead_and_not_before(hook: Recorder, faulty: Faulty, gang: Submit) -> None:
@@ -243,7 +243,7 @@ def test_a_job_of_a_namespace_s_user_is_his_until_he_s_asked_to_end_it(faulty: F
         shown = json.loads(faulty.cluster.call("qstat", "-f", "-F", "json", name).out)["Jobs"][name]
         assert (shown["euser"], shown["Account_Name"]) == ("daemon", "physics")
         (job,) = found(ledger, theirs)
-        assert (job.job, job.mark, job.owner, job.queue) == (name, theirs.mark, "daemon", "workq")
+        assert (job.id, job.mark, job.owner, job.queue) == (name, theirs.mark, "daemon", "workq")
     finally:
         ledger.release(Release(uid=gang.uid, name=name, user="daemon"))
     until(lambda: not found(ledger, theirs))
@@ -254,13 +254,13 @@ def test_jobs_of_others_are_known_by_their_hosts(faulty: Faulty) -> None:
     words = ("-l", "select=2:ncpus=1", "-l", "place=scatter", "-l", "walltime=600", "--", "/bin/sleep", "600")
     name = call("qsub", *words, user="daemon").out.strip()
     try:
-        (job,) = until(lambda: [one for one in ledger_of(faulty).jobs() if one.job == name and one.runs])
+        (job,) = until(lambda: [one for one in ledger_of(faulty).jobs() if one.id == name and one.runs])
         assert (set(job.hosts), job.tag, job.run) == (set(HOSTS), "", 1)
         assert job.left is not None
         assert 100 < job.left <= 600
     finally:
         call("qdel", name)
-    until(lambda: not [one for one in ledger_of(faulty).jobs() if one.job == name])
+    until(lambda: not [one for one in ledger_of(faulty).jobs() if one.id == name])
 
 
 def test_while_a_job_of_others_begins_it_is_known_what_it_has_of_each_host(
@@ -271,7 +271,7 @@ def test_while_a_job_of_others_begins_it_is_known_what_it_has_of_each_host(
     name = hook.submit("-l", "select=2:ncpus=1:mem=1mb", "-l", "place=scatter", "--", "/bin/sleep", "100")
 
     def running() -> list[BatchJob]:
-        return [one for one in ledger.jobs() if one.job == name and one.runs]
+        return [one for one in ledger.jobs() if one.id == name and one.runs]
 
     try:
         (job,) = until(running)

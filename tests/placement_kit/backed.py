@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from placement.core.scheduler import Scheduler
-from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
+from placement.model.batch import BackingSettings, BatchJob, Chunk, HostShare, Whose
 from placement.model.messages.action import Action, AskHosts, Evict, Release, Submit
 from placement.model.messages.event import HostsRead, JobsRead, SubmitEnded
 from placement.model.objects.pod import Pod
@@ -56,7 +56,7 @@ class Batch:
         self._number += 1
         name = f"{self._number}.srv"
         self.jobs[name] = BatchJob(
-            job=name,
+            id=name,
             run=0,
             state="Q",
             comment="Not Running: wait",
@@ -79,7 +79,7 @@ class Batch:
                 running = replace(job, state="R", runs=True, run=job.run + 1, shares=shares, hosts=hosts, comment="")
                 self.jobs[name] = running
 
-    def _shares(self, chunks: tuple[Chunk, ...]) -> tuple[Share, ...]:
+    def _shares(self, chunks: tuple[Chunk, ...]) -> tuple[HostShare, ...]:
         free = {host: CORES if host not in self.down else 0 for host in HOSTS}
         for job in self.jobs.values():
             for share in job.shares:
@@ -91,7 +91,7 @@ class Batch:
             if host is None:
                 return ()
             free[host] -= chunk.cores
-            found.append(Share(host=host, cores=chunk.cores, memory=chunk.memory, devices=chunk.devices))
+            found.append(HostShare(host=host, cores=chunk.cores, memory=chunk.memory, devices=chunk.devices))
         return tuple(found)
 
     def hosts_of_job(self, name: str) -> tuple[str, ...]:
@@ -126,10 +126,10 @@ class Backed(Simulated):
     """Both together."""
 
     def __init__(
-        self, *, batch: Batch | None = None, rules: BackingRules | None = None, cluster: str = "cluster"
+        self, *, batch: Batch | None = None, settings: BackingSettings | None = None, cluster: str = "cluster"
     ) -> None:
         super().__init__()
-        self.scheduler = Scheduler(DEFAULT, scheduler_name=OURS, backing=rules)
+        self.scheduler = Scheduler(DEFAULT, scheduler_name=OURS, backing=settings)
         self.batch = batch or Batch()
         self.see(Namespace(uid=cluster, name="kube-system", version=1))
         self.batch.mark = mark_of(self.scheduler.cluster, OURS)
@@ -144,8 +144,8 @@ class Backed(Simulated):
 
     def whose(self, action: Submit) -> Whose:
         """For whom the ledger submits."""
-        rules = self.scheduler.session.batch_jobs.rules
-        return rules.whose(action.namespace, action.namespace_labels, action.queue) or Whose()
+        settings = self.scheduler.session.batch_jobs.settings
+        return settings.whose(action.namespace, action.namespace_labels, action.queue) or Whose()
 
     def read(self) -> None:
         """A second later all jobs are read."""

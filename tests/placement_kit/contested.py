@@ -9,7 +9,7 @@ fault that may be.
 
 from dataclasses import replace
 
-from placement.model.batch import BackingRules, BatchJob, Chunk, Whose
+from placement.model.batch import BackingSettings, BatchJob, Chunk, Whose
 from placement.model.messages.action import Action, Bind, Evict, Release, Submit
 from placement.model.messages.event import JobsRead, JobsUnread, SubmitEnded
 from placement.model.objects.pod import Phase, Pod
@@ -35,14 +35,14 @@ def whose(_namespace: str, labels: LabelPairs, _queue: str) -> Whose | None:
     return Whose(dict(labels)["user"], QUEUE)
 
 
-RULES = BackingRules(whose=whose)
+SETTINGS = BackingSettings(whose=whose)
 
 
 class Contested(Backed):
     """The truth, and the daemon that is told of it second by second."""
 
     def __init__(self, batch: Batch | None = None) -> None:
-        super().__init__(batch=batch, rules=RULES)
+        super().__init__(batch=batch, settings=SETTINGS)
         self.serial = 0
         # How the next submission fails, those that the server gets to later, and for how long it says nothing.
         self.fault = ""
@@ -186,13 +186,13 @@ class Contested(Backed):
         tag, owner = action.tag, OWNERS[one.namespace]
         assert tag in (one.uid, self.group_tag(one)), f"{one} was bound for {tag}"
         jobs = [job for job in self.seen.jobs if job.runs and (job.tag, job.owner, job.queue) == (tag, owner, QUEUE)]
-        there = {job.job for job in jobs if action.node in job.hosts}
+        there = {job.id for job in jobs if action.node in job.hosts}
         assert there, f"{one.name} was bound beside its job"
         # What its owner has renamed since the last read is none of his pods' any more.
         still = {name for name in there if name in self.batch.jobs and self.batch.jobs[name].tag == tag}
         self.containers[one.uid], self.under[one.uid] = action.node, still
         for name in still:
-            job = next(job for job in jobs if job.job == name)
+            job = next(job for job in jobs if job.id == name)
             cores = sum(share.cores for share in job.shares if share.host == action.node)
             users = [uid for uid, where in self.containers.items() if where == action.node and name in self.under[uid]]
             assert len(users) <= cores, f"{users} on {cores} cores of {job}"
@@ -214,9 +214,9 @@ class Contested(Backed):
 
     def requeue(self, job: BatchJob, *, held: bool = False) -> None:
         """It waits again, and starts no more where it is held."""
-        self.batch.jobs[job.job] = replace(job, runs=False, state="H" if held else "Q", shares=(), hosts=())
+        self.batch.jobs[job.id] = replace(job, runs=False, state="H" if held else "Q", shares=(), hosts=())
         if held:
-            self.batch.stays_queued.add(job.job)
+            self.batch.stays_queued.add(job.id)
 
     def delete_by_force(self, one: Pod) -> None:
         """Nobody waits for its containers, which have ended all the same."""
@@ -237,9 +237,9 @@ class Contested(Backed):
     def rename(self, job: BatchJob, tag: str) -> None:
         """Its owner changes its name, by which he takes it from his own pods as if he had deleted it."""
         for jobs in self.under.values():
-            jobs.discard(job.job)
+            jobs.discard(job.id)
         self.doubled |= {tag, job.tag}
-        self.batch.jobs[job.job] = replace(job, tag=tag, mark=self.batch.mark if tag else "")
+        self.batch.jobs[job.id] = replace(job, tag=tag, mark=self.batch.mark if tag else "")
 
     def lose_node(self, name: str) -> None:
         """Kubernetes has it no more, and nothing runs on it."""
@@ -261,7 +261,7 @@ class Contested(Backed):
 
     def successor(self) -> None:
         """The daemon dies, and another one sees what is there."""
-        fresh = Backed(batch=self.batch, rules=RULES)
+        fresh = Backed(batch=self.batch, settings=SETTINGS)
         self.scheduler = fresh.scheduler
         self.idle.clear()
         self.before.clear()

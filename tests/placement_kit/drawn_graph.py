@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from placement.graph.request import Refused, Selection
+from placement.graph.request import NoMatch, Selection
 from placement.graph.topology import Topology
 from placement.graph.tree.tree import Graph
 from placement.model.amounts.quantity import Amounts
@@ -35,10 +35,10 @@ class Drawn:
                     self.cluster.apply(Upserted(pod(f"on-{name}", node=name, request=amounts(cpu=str(4 - left)))))
         self.graph = Graph(self.cluster.columns, ZONES, class_label="class")
 
-    def names(self, found: Selection | Refused, part: int = 0) -> dict[str, int]:
+    def names(self, found: Selection | NoMatch, part: int = 0) -> dict[str, int]:
         """Return the nodes of a part in the order of their choice, and their numbers of pods."""
         assert isinstance(found, Selection), str(found)
-        rows, numbers = found.shares[part]
+        rows, numbers = found.parts[part]
         return {self.name(row): number for row, number in zip(rows.tolist(), numbers.tolist(), strict=True)}
 
     def name(self, row: int) -> str:

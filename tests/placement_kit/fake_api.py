@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from placement.kube.transport.credentials import Endpoint
-from placement.kube.transport.http1 import Answer, NoAnswer, Refused
+from placement.kube.transport.http1 import Answer, HttpError, NoAnswer
 
 # Pieces of one answer; an empty piece cuts the connection, after None it stays and nothing comes over it any more.
 Script = list[list[bytes | None]]
@@ -152,7 +152,7 @@ class ScriptedConnection:
         found = self.script.pop(0)
         if isinstance(found, tuple):
             status, content = (*found, b"")[:2]
-            raise Refused(Answer(status, content if isinstance(content, bytes) else json.dumps(content).encode()))
+            raise HttpError(Answer(status, content if isinstance(content, bytes) else json.dumps(content).encode()))
         for line in found:
             if isinstance(line, Exception):
                 raise line

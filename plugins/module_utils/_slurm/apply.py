@@ -153,7 +153,7 @@ def _judge(slurm: Slurm, conf: Conf, plan: Plan) -> None:
 
 def _objection(slurm: Slurm, conf: Conf) -> str | None:
     with tempfile.NamedTemporaryFile(prefix="slurm.conf.") as file:
-        file.write(conf_text.encode(slurm_conf.flattened(conf)))
+        file.write(conf_text.encode(slurm_conf.inlined_text(conf)))
         file.flush()
         try:
             slurm.check_conf(file.name)

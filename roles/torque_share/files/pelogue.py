@@ -153,10 +153,10 @@ def run_that_lasts(job: str, entries: Iterable[str]) -> int:
 def words(facts: Facts, settings: Settings, run: int, limit: int) -> List[str]:
     """Return the command line of a begin behind the program's name."""
     told = ["begin", "--wlm=torque", "--job=" + facts.job, "--run={}".format(run), "--limit={}".format(limit)]
-    return told + share(facts, settings)
+    return told + share_arguments(facts, settings)
 
 
-def share(facts: Facts, settings: Settings) -> List[str]:
+def share_arguments(facts: Facts, settings: Settings) -> List[str]:
     """Return what the job has of this host, in nodeshare's words; `--exclusive` where that is not certain."""
     resources = parse_resources(facts.resources)
     if resources is None:
@@ -166,8 +166,8 @@ def share(facts: Facts, settings: Settings) -> List[str]:
         slots = facts.slots if facts.slots is not None else _named_slots(spec, settings.names)
         if not slots:
             return ["--exclusive"]
-        is_alone = facts.all_slots == slots
-        cores = max(slots, int(resources.get("ncpus") or 0)) if is_alone else slots
+        is_single_host = facts.all_slots == slots
+        cores = max(slots, int(resources.get("ncpus") or 0)) if is_single_host else slots
         told = ["--cpus={}".format(cores)]
         memory = _memory(resources, slots, max(facts.all_slots, slots), settings.default_mem)
         told += ["--mem={}".format(memory)] if memory else []

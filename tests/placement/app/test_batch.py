@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from placement.app.batch_worker import BatchSide, identities_of, ledger_of, rules_of
+from placement.app.batch_worker import BatchWorker, backing_settings, identities_of, ledger_of
 from placement.app.settings.settings import Settings
 from placement.ledger.pbs import PbsError
 from placement.model.batch import BatchJob
@@ -33,7 +33,7 @@ class Part:
         self.asked.append(time.monotonic())
         if self.broken:
             raise PbsError(self.broken)
-        return (BatchJob(job="7.srv", run=1, state="R", tag="u"), BatchJob(job="8.srv", run=1, state="R"))
+        return (BatchJob(id="7.srv", run=1, state="R", tag="u"), BatchJob(id="8.srv", run=1, state="R"))
 
     def submit(self, action):
         if self.broken:
@@ -60,7 +60,7 @@ def part():
 @pytest.fixture
 def side(part):
     stop = threading.Event()
-    made = BatchSide(
+    made = BatchWorker(
         part,
         part,
         put=part.events.extend,
@@ -154,15 +154,15 @@ def test_a_job_that_is_to_end_is_asked_once_however_often_that_was_wanted_before
 
 def test_without_a_batch_system_nothing_is_asked():
     assert ledger_of(Settings(), identities_of(Settings())) is None
-    assert rules_of(Settings(), identities_of(Settings())).holds_good is None
+    assert backing_settings(Settings(), identities_of(Settings())).holds_good is None
 
 
 def test_the_settings_become_rules():
     settings = Settings(
         pbs_bin_dir="/opt/pbs/bin", pbs_cores="pack", pbs_labels="example.org/zone=zone", pbs_timeout=30
     )
-    rules = rules_of(settings, identities_of(settings))
-    assert (rules.pack, rules.devices, rules.labels, rules.holds_good) == (
+    backing = backing_settings(settings, identities_of(settings))
+    assert (backing.pack, backing.devices, backing.labels, backing.holds_good) == (
         True,
         {"nvidia.com/gpu": "ngpus"},
         {"example.org/zone": "zone"},

@@ -55,14 +55,14 @@ def test_a_long_queue_is_counted_some_jobs_at_a_time(monkeypatch: pytest.MonkeyP
     names = [f"p{index:04}" for index in range(1_700)]
     simulated.see(*(mine(name, created=f"2026-{name}", request=amounts(cpu="2")) for name in names))
     simulated.run()
-    rules, looks = simulated.scheduler.session.rules, [0]
-    job_order = rules.job_order
+    plugins, looks = simulated.scheduler.session.plugins, [0]
+    job_order = plugins.job_order
 
     def looked(job: Job, total: Mapping[str, int]) -> tuple[object, ...]:
         looks[-1] += 1
         return job_order(job, total)
 
-    monkeypatch.setattr(rules, "job_order", looked)
+    monkeypatch.setattr(plugins, "job_order", looked)
     steps = simulated.scheduler.explain("team", "p1234")
     while True:
         try:

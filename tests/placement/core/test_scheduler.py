@@ -165,7 +165,7 @@ def test_whoever_follows_takes_back_what_was_under_way_and_may_decide_it_later()
     simulated.see(*(mine(f"p{index}", group="big") for index in range(SIZE)))
     while not any(task.status is Status.ALLOCATED for task in simulated.scheduler.cache.jobs.tasks.values()):
         simulated.run_once(lambda: True)
-    simulated.scheduler.configure(load(policy(), "test"), patience=120.0, reserve_after=300.0)
+    simulated.scheduler.configure(load(policy(), "test"), partial_gang_seconds=120.0, reserve_after=300.0)
     assert {task.status for task in simulated.scheduler.cache.jobs.tasks.values()} == {Status.PENDING}
     assert len([action for action in simulated.run() if isinstance(action, Bind)]) == SIZE
 

@@ -130,7 +130,7 @@ def test_jobs_get_their_places_by_other_plugins_between_looks_at_the_clock(
     assert simulated.placements() == {"busy": "n1"}
     by_age = load(policy("allocate").replace("  - name: priority\n", ""), "test")
     orders, keys = counted(monkeypatch, PluginSet, "job_order"), counted(monkeypatch, PluginSet, "task_order")
-    simulated.scheduler.configure(by_age, patience=120, reserve_after=300)
+    simulated.scheduler.configure(by_age, partial_gang_seconds=120, reserve_after=300)
     assert (orders.sum, keys.sum) == (0, 0)
 
     def looks() -> bool:

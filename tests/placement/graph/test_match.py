@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.graph.matching.match import choose
 from placement.graph.policies.register import POLICIES
-from placement.graph.request import Part, Refused, Request, RequestError, Selection
+from placement.graph.request import NoMatch, Part, Request, RequestError, Selection
 from placement.graph.topology import TopologyError
 from placement_kit.builders import amounts
 from placement_kit.drawn_graph import CORE, Drawn
@@ -43,7 +43,7 @@ def test_the_best_level_that_fits_is_taken() -> None:
 def test_a_required_level_without_room_is_named_with_its_best_domain() -> None:
     drawn = Drawn({"a/r1": [3], "a/r2": [2, 3]})
     found = choose(drawn.graph, gang(6, within=("rack",), required=True), [None])
-    assert found == Refused(("rack: at most 5 of 6 pods fit, in a/r2",))
+    assert found == NoMatch(("rack: at most 5 of 6 pods fit, in a/r2",))
 
 
 def test_a_preferred_level_without_room_means_few_domains() -> None:
@@ -100,7 +100,7 @@ def test_an_even_spread_makes_the_fullest_node_as_empty_as_possible() -> None:
 def test_pods_that_fit_by_number_only_are_refused(wish: dict[str, object]) -> None:
     drawn = Drawn({"a/r1": [3, 3, 3]})
     found = choose(drawn.graph, gang(8, within=("rack",), required=True, **wish), [None])
-    assert isinstance(found, Refused)
+    assert isinstance(found, NoMatch)
 
 
 def test_parts_share_one_rack_and_do_not_take_the_same_room() -> None:
@@ -131,9 +131,9 @@ def test_all_within_one_node_is_a_level_too() -> None:
 def test_a_gang_larger_than_the_cluster_is_refused_by_the_sums() -> None:
     drawn = Drawn({"a/r1": [4, 4]})
     found = choose(drawn.graph, gang(9), [None])
-    assert found == Refused(("cluster: cpu: 9 wanted, 8 there",))
+    assert found == NoMatch(("cluster: cpu: 9 wanted, 8 there",))
     part = Part(count=1, request=amounts(gpu="1"))
-    assert choose(drawn.graph, Request(parts=(part,)), [None]) == Refused(("pods: no node has example.com/gpu",))
+    assert choose(drawn.graph, Request(parts=(part,)), [None]) == NoMatch(("pods: no node has example.com/gpu",))
 
 
 def test_an_unknown_level_or_policy_is_refused_with_those_that_there_are() -> None:
@@ -184,11 +184,11 @@ def test_whatever_is_chosen_is_allowed(
     feasible = [np.array(data.draw(st.lists(st.booleans(), min_size=64, max_size=64))) for _part in parts]
     request = Request(parts=tuple(parts), within=("rack", "zone"), required=data.draw(st.booleans()), policy=policy)
     found = choose(drawn.graph, request, feasible)
-    if isinstance(found, Refused):
+    if isinstance(found, NoMatch):
         assert found.reasons
         return
     used = np.zeros_like(columns.unpromised)
-    for part, share, mask in zip(parts, found.shares, feasible, strict=True):
+    for part, share, mask in zip(parts, found.parts, feasible, strict=True):
         assert int(share.numbers.sum()) == part.count
         assert (share.numbers > 0).all()
         assert mask[share.rows].all()
@@ -220,8 +220,8 @@ def test_the_choice_depends_on_names_and_not_on_rows(free: dict[str, list[int]],
     forth, back = Drawn(free), Drawn(dict(reversed(free.items())))
     request = gang(count, within=("rack", "zone"), policy="locality")
     first, second = choose(forth.graph, request, [None]), choose(back.graph, request, [None])
-    if isinstance(first, Refused):
-        assert isinstance(second, Refused)
+    if isinstance(first, NoMatch):
+        assert isinstance(second, NoMatch)
     else:
         assert forth.names(first) == back.names(second)
 
@@ -230,7 +230,7 @@ def test_thousands_of_gangs_that_fit_nowhere_take_no_memory_and_no_room() -> Non
     drawn = Drawn({"a/r1": [4, 4]})
     before = drawn.graph.columns.changes
     for count in range(100, 2100):
-        assert isinstance(choose(drawn.graph, gang(count), [None]), Refused)
+        assert isinstance(choose(drawn.graph, gang(count), [None]), NoMatch)
     assert drawn.graph.columns.changes == before
     assert len(drawn.graph.fits) <= 128
     assert drawn.names(choose(drawn.graph, gang(2), [None])) == {"r1n1": 2}

@@ -75,7 +75,7 @@ def test_a_node_is_as_good_as_its_numa_nodes_and_its_kubelet(known: NodeZones, n
 def chosen(graph: Graph, count: int, request: Amounts = TWO) -> dict[str, int]:
     found = choose(graph, Request(parts=(Part(count=count, request=request),), policy="numa"), [None])
     assert isinstance(found, Selection), str(found)
-    rows, numbers = found.shares[0]
+    rows, numbers = found.parts[0]
     names = [getattr(graph.columns.nodes[row], "name", "") for row in rows.tolist()]
     return dict(zip(names, numbers.tolist(), strict=True))
 

@@ -13,7 +13,7 @@ from placement.graph.matching.operations import (
     satisfiability,
     without_allocating,
 )
-from placement.graph.request import Part, Refused, Request, Selection
+from placement.graph.request import NoMatch, Part, Request, Selection
 from placement_kit.drawn_graph import CORE, Drawn
 
 
@@ -50,7 +50,7 @@ def test_what_is_allocated_is_not_given_again() -> None:
     charging = Charging(drawn)
     assert drawn.names(allocate(drawn.graph, gang(5), [None], charging)) == {"r1n1": 4, "r1n2": 1}
     assert drawn.names(allocate(drawn.graph, gang(3), [None], charging)) == {"r1n2": 3}
-    assert isinstance(allocate(drawn.graph, gang(1), [None], charging), Refused)
+    assert isinstance(allocate(drawn.graph, gang(1), [None], charging), NoMatch)
     assert drawn.graph.check() == []
 
 
@@ -131,7 +131,7 @@ def test_a_promise_without_end_is_never_waited_for() -> None:
     windows = [window(drawn, "r1n1", 100.0)]
     endings = [ending(drawn, 50.0, "r2n1", 1)]
     found = allocate_or_reserve(drawn.graph, gang(4), [None], Charging(drawn), endings, windows=windows)
-    assert isinstance(found, Refused)
+    assert isinstance(found, NoMatch)
 
 
 def test_a_gang_in_one_rack_waits_for_the_promise_in_that_rack_alone() -> None:

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement.kube.transport.credentials import Endpoint
-from placement.kube.transport.http1 import Connection, NoAnswer, Refused, TooLong
+from placement.kube.transport.http1 import Connection, HttpError, NoAnswer, TooLong
 from placement_kit.fake_api import answer, chunked, served
 
 
 @contextmanager
-def connected(server, timeout: float = 300.0, kept: float = 300.0) -> Iterator[Connection]:
-    client = Connection(server, timeout=timeout, kept=kept)
+def connected(server, timeout: float = 300.0, idle_limit: float = 300.0) -> Iterator[Connection]:
+    client = Connection(server, timeout=timeout, idle_limit=idle_limit)
     try:
         yield client
     finally:
@@ -109,9 +109,9 @@ def test_a_watch_that_is_left_early_takes_its_connection_along():
     assert server.connections == 2
 
 
-@pytest.mark.parametrize(("kept", "connections"), [(300.0, 1), (0.0, 2)])
-def test_a_connection_that_was_idle_for_long_is_not_trusted_with_a_write(kept, connections):
-    with served([answer(b"1")], [answer(b"2")]) as server, connected(server, kept=kept) as client:
+@pytest.mark.parametrize(("idle_limit", "connections"), [(300.0, 1), (0.0, 2)])
+def test_a_connection_that_was_idle_for_long_is_not_trusted_with_a_write(idle_limit, connections):
+    with served([answer(b"1")], [answer(b"2")]) as server, connected(server, idle_limit=idle_limit) as client:
         for body in (b"1", b"2"):
             assert client.request("POST", "/a", b"{}").body == body
     assert server.connections == connections
@@ -136,7 +136,7 @@ def test_whom_the_server_does_not_know_any_more_it_sees_with_new_credentials_nex
 
 
 def test_a_watch_that_is_refused_says_with_what():
-    with served([answer(b"too old", 410)]) as server, connected(server) as client, pytest.raises(Refused) as caught:
+    with served([answer(b"too old", 410)]) as server, connected(server) as client, pytest.raises(HttpError) as caught:
         next(client.lines("/watch"))
     assert caught.value.answer.status == 410
 

@@ -12,7 +12,7 @@ import pytest
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities, Identity
 from placement.ledger.pbs import Pbs, PbsError, Terms, select
-from placement.model.batch import BackingRules
+from placement.model.batch import BackingSettings
 from placement.model.messages.action import Evict, PodCondition, Release, Submit
 from placement.model.objects.pod import Phase
 from placement.policy.backing.job_request import chunks_of, demand_of
@@ -79,7 +79,7 @@ def test_r6_1_4_8_a_bad_reply_is_an_error_with_a_text_and_ends_nothing(answer):
     ],
 )
 def test_r7_1_4_3_1_4_4_amounts_are_what_the_pod_asks_for(request_, said):
-    demand = demand_of(pod(request=amounts(**request_)), BackingRules())
+    demand = demand_of(pod(request=amounts(**request_)), BackingSettings())
     assert select(chunks_of([demand], 1 << 30)) == said
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.ledger.pbs_answers import AnswerError, read_jobs
-from placement.model.batch import Share
+from placement.model.batch import HostShare
 
 UID = "0d1f6a52-1111-4222-8333-944455556666"
 MARK = "0a1b2c3d"
@@ -43,10 +43,10 @@ def one(**changes: object):
 
 def test_a_job_of_ours_that_runs_says_what_it_has_of_each_host():
     job = one()
-    assert (job.job, job.tag, job.runs, job.ends) == ("7.pbs-srv", UID, True, False)
+    assert (job.id, job.tag, job.runs, job.ends) == ("7.pbs-srv", UID, True, False)
     assert job.shares == (
-        Share(host="n1", cores=2, memory=1024),
-        Share(host="n2", cores=1, memory=1 << 20, devices=(("ngpus", 2),)),
+        HostShare(host="n1", cores=2, memory=1024),
+        HostShare(host="n2", cores=1, memory=1 << 20, devices=(("ngpus", 2),)),
     )
     assert job.left == 3540.0
 
@@ -54,11 +54,11 @@ def test_a_job_of_ours_that_runs_says_what_it_has_of_each_host():
 @pytest.mark.parametrize(
     ("exec_vnode", "exec_host", "shares"),
     [
-        ("(n2[0]:ncpus=2+n2[1]:ncpus=2)", "n2/0*0", (Share(host="n2", cores=4),)),
-        ("(v:ncpus=1)+(v:ncpus=1)", "n2/0+n2/1", (Share(host="n2", cores=1),) * 2),
-        ("(n1:ncpus=0:mem=1b)", "n1/0*0", (Share(host="n1", cores=0, memory=1),)),
+        ("(n2[0]:ncpus=2+n2[1]:ncpus=2)", "n2/0*0", (HostShare(host="n2", cores=4),)),
+        ("(v:ncpus=1)+(v:ncpus=1)", "n2/0+n2/1", (HostShare(host="n2", cores=1),) * 2),
+        ("(n1:ncpus=0:mem=1b)", "n1/0*0", (HostShare(host="n1", cores=0, memory=1),)),
         # PBS writes a size in words of 8 bytes where the user did.
-        ("(n1:ncpus=1:mem=1kw)", "n1/0", (Share(host="n1", cores=1, memory=8),)),
+        ("(n1:ncpus=1:mem=1kw)", "n1/0", (HostShare(host="n1", cores=1, memory=8),)),
     ],
 )
 def test_vnodes_are_not_hosts(exec_vnode, exec_host, shares):

@@ -6,7 +6,7 @@
 import json
 
 import pytest
-from placement.app.batch_worker import identities_of, rules_of
+from placement.app.batch_worker import backing_settings, identities_of
 from placement.app.settings.settings import Settings
 from placement.ledger.command import Answer
 from placement.ledger.identity import Identities, uid_of
@@ -149,7 +149,7 @@ def test_where_the_daemon_submits_all_no_user_has_a_job_of_ours_but_in_the_queue
 )
 def test_the_settings_say_whose_jobs_may_back_a_pod_or_that_nobody_can_say(more, labels, whose):
     settings = Settings(**more)
-    assert rules_of(settings, identities_of(settings)).whose("team", labels, "backed") == whose
+    assert backing_settings(settings, identities_of(settings)).whose("team", labels, "backed") == whose
 
 
 def test_no_directory_of_users_holds_up_who_decides():

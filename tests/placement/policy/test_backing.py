@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from placement.model.batch import BackingRules, Chunk
+from placement.model.batch import BackingSettings, Chunk
 from placement.model.messages.action import Bind, Evict, Release, Submit
 from placement.model.messages.event import EvictRefused, JobsUnread
 from placement.model.objects.pod import HostPort, Phase
@@ -154,7 +154,7 @@ def test_a_pod_whose_job_has_moved_to_a_node_that_was_away_leaves_when_that_is_b
     other = next(host for host in HOSTS if host != there)
     site.gone(node(other))
     moved = replace(job, run=2, hosts=(other,), shares=(replace(job.shares[0], host=other),))
-    site.batch.jobs[job.job] = moved
+    site.batch.jobs[job.id] = moved
     site.settle()
     assert not of(Evict, site.actions)
     site.see(node(other))
@@ -422,7 +422,7 @@ def test_a_job_on_hosts_that_are_no_nodes_says_what_helps(site):
 
 
 def test_pods_with_and_without_devices_stay_in_their_job():
-    site = Backed(rules=BackingRules(devices={"example.com/gpu": "ngpus"}))
+    site = Backed(settings=BackingSettings(devices={"example.com/gpu": "ngpus"}))
     site.see(*(node(name, version=2, allocatable=amounts(cpu="4", memory="8Gi", pods="10", gpu="1")) for name in HOSTS))
     site.see(gang("team", 2, queue="backed"))
     for name, more in (("cpu", {}), ("gpu", {"gpu": "1"})):
@@ -465,7 +465,7 @@ def test_the_namespace_and_the_queue_go_along_and_nothing_that_the_pod_says_of_i
 
 
 def test_pods_that_pack_share_cores_within_their_gang():
-    site = Backed(rules=BackingRules(pack=True))
+    site = Backed(settings=BackingSettings(pack=True))
     site.see(gang("team", 5, queue="backed"))
     site.see(*(site.pod(f"p{n}", group="team", request=amounts(cpu="500m", memory="1Mi")) for n in range(5)))
     site.settle()

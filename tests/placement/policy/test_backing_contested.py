@@ -114,11 +114,11 @@ def to_a_job(world: Contested, what: str, job: BatchJob, number: int) -> None:
     """What its owner can do by PBS's own commands."""
     match what:
         case "qdel":
-            del world.batch.jobs[job.job]
+            del world.batch.jobs[job.id]
         case "qrerun" | "qhold":
             world.requeue(job, held=what == "qhold")
         case "qrls":
-            world.batch.stays_queued.discard(job.job)
+            world.batch.stays_queued.discard(job.id)
         case "rename":
             # Nobody knows it for one of ours any more.
             world.rename(job, "")

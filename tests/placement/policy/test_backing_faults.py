@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
-from placement.model.batch import BackingRules, BatchJob, Chunk, Share, Whose
+from placement.model.batch import BackingSettings, BatchJob, Chunk, HostShare, Whose
 from placement.model.messages.action import Action, Bind, Evict, Release, Submit
 from placement.model.messages.event import JobsRead, JobsUnread, SubmitEnded
 from placement.model.objects.pod import Phase, Pod
@@ -38,14 +38,14 @@ def whose(_namespace: str, labels: LabelPairs, _queue: str) -> Whose | None:
     return Whose(user, "pods") if user else None
 
 
-RULES = BackingRules(whose=whose)
+SETTINGS = BackingSettings(whose=whose)
 
 
 class World(Backed):
     """What is true, and what the daemon is told of it."""
 
     def __init__(self) -> None:
-        super().__init__(rules=RULES)
+        super().__init__(settings=SETTINGS)
         self.see(*NODES)
         self.fault = ""
         self.belongs_to("alice")
@@ -121,7 +121,7 @@ class World(Backed):
             if action.name in self.under[uid]
             and not any(node in self.batch.hosts_of_job(one) for one in self.under[uid] - {action.name})
         ]
-        assert not holders, f"{job.job} was released under {holders}"
+        assert not holders, f"{job.id} was released under {holders}"
         del self.batch.jobs[action.name]
 
     def missing(self, host: str) -> int:
@@ -140,7 +140,7 @@ class World(Backed):
     def bound(self, action: Bind) -> None:
         backing = [job for job in self.seen.jobs if job.runs and self.backs(job, action.uid)]
         ours = [job for job in backing if (job.owner, job.queue) == (self.user, "pods")]
-        there = {job.job for job in ours if action.node in job.hosts}
+        there = {job.id for job in ours if action.node in job.hosts}
         assert there, "bound beside its job"
         self.containers[action.uid] = action.node
         self.under[action.uid] = there
@@ -200,9 +200,9 @@ def apply(world: World, operation: str) -> None:
             world.gone(world.named(name))
         case "requeue" if jobs:
             job = jobs[-1]
-            world.batch.jobs[job.job] = replace(job, runs=False, state="Q", shares=())
+            world.batch.jobs[job.id] = replace(job, runs=False, state="Q", shares=())
         case "vanish" if jobs:
-            del world.batch.jobs[jobs[0].job]
+            del world.batch.jobs[jobs[0].id]
         case "double" if jobs:
             world.doubled = True
             world.batch.submit(jobs[0].tag, (Chunk(count=1, cores=1),), jobs[0].owner)
@@ -210,7 +210,7 @@ def apply(world: World, operation: str) -> None:
             # The server has lost the job, and its id is now that of somebody else's.
             shares = jobs[0].shares[:1]
             hosts = tuple(share.host for share in shares) or HOSTS[:1]
-            world.batch.jobs[jobs[0].job] = replace(jobs[0], tag="", runs=True, state="R", shares=shares, hosts=hosts)
+            world.batch.jobs[jobs[0].id] = replace(jobs[0], tag="", runs=True, state="R", shares=shares, hosts=hosts)
         case "squat" | "begin":
             beside(world, operation)
         case "older":
@@ -233,9 +233,9 @@ def beside(world: World, what: str) -> None:
             return
         taken = sum(share.cores for job in world.batch.jobs.values() for share in job.shares if share.host == host)
         if what == "begin" and taken <= CORES - 2:
-            name, share = f"{world.serial}.other", Share(host=host, cores=2)
+            name, share = f"{world.serial}.other", HostShare(host=host, cores=2)
             world.batch.jobs[name] = BatchJob(
-                job=name, run=1, state="R", system="pbs", runs=True, hosts=(host,), shares=(share,)
+                id=name, run=1, state="R", system="pbs", runs=True, hosts=(host,), shares=(share,)
             )
             return
 
@@ -270,7 +270,7 @@ def without_group(world: World, how: str) -> None:
 
 def successor(world: World, *, group: bool = True) -> None:
     """The daemon dies, and another one sees what is there."""
-    fresh = Backed(batch=world.batch, rules=RULES)
+    fresh = Backed(batch=world.batch, settings=SETTINGS)
     world.scheduler = fresh.scheduler
     world.belongs_to(world.user)
     for item in [*NODES, *([gang("gang", len(GANG), queue="backed")] if group else ()), *world.pods.values()]:

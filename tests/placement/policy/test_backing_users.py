@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from placement.model.batch import BackingRules, Chunk, Whose
+from placement.model.batch import BackingSettings, Chunk, Whose
 from placement.model.messages.action import Evict, Release, Submit
 from placement.model.objects.pod import Phase
 from placement.model.objects.workload import Namespace
@@ -21,7 +21,7 @@ def whose(_namespace, labels, _queue):
 
 
 def site_of(user: str = "alice", batch: Batch | None = None) -> Backed:
-    made = Backed(batch=batch, rules=BackingRules(whose=whose, linger=5.0))
+    made = Backed(batch=batch, settings=BackingSettings(whose=whose, linger=5.0))
     made.see(owned_by(user))
     return made
 
@@ -32,7 +32,7 @@ def owned_by(user: str) -> Namespace:
 
 def unmapped(batch: Batch) -> Backed:
     """A daemon that submits as itself."""
-    return Backed(batch=batch, rules=BackingRules(whose=lambda *_namespace: Whose("", "pods"), linger=5.0))
+    return Backed(batch=batch, settings=BackingSettings(whose=lambda *_namespace: Whose("", "pods"), linger=5.0))
 
 
 def kinds(site: Backed) -> Counter[str]:
@@ -209,7 +209,7 @@ def test_a_namesake_costs_nobody_his_job_when_another_daemon_takes_over(first):
     (rightful,) = [job for job in site.batch.jobs.values() if job.owner == "alice"]
     site.see(replace(site.pod("p1"), node=rightful.shares[0].host, phase=Phase.RUNNING))
     site.settle(seconds=20)
-    assert list(site.batch.jobs) == [rightful.job]
+    assert list(site.batch.jobs) == [rightful.id]
     assert kinds(site) == {"Release": 1}
 
 

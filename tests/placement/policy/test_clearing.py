@@ -16,7 +16,7 @@ from nodeshare.model.jobs.lease import Lease
 from nodeshare.model.node import observed
 from nodeshare.model.pods import placeholder, pod_resources
 from nodeshare.model.settings import Settings
-from placement.model.batch import BackingRules, BatchJob, Share
+from placement.model.batch import BackingSettings, BatchJob, HostShare
 from placement.model.messages.action import Evict
 from placement.model.messages.event import EvictRefused
 from placement.model.objects.pod import Phase, Pod
@@ -29,13 +29,13 @@ from placement_kit.decoded import Json, accepted
 MODE = "node-restriction.kubernetes.io/converged-share-mode"
 FENCE = "node-restriction.kubernetes.io/converged-share-fence"
 BEGINS = BatchJob(
-    job="15.srv",
+    id="15.srv",
     run=1,
     state="R",
     system="pbs",
     runs=True,
     hosts=("n1", "n2"),
-    shares=(Share(host="n1", cores=2), Share(host="n2", cores=2)),
+    shares=(HostShare(host="n1", cores=2), HostShare(host="n2", cores=2)),
 )
 
 
@@ -48,7 +48,7 @@ def site_of(
     *, mode: str = "placeholder", fence: str = "cores", make_room: bool = True, job: BatchJob = BEGINS
 ) -> Backed:
     """Two nodes of four cores, each with three pods of one core and priorities 1 to 3; then a job begins on both."""
-    made = Backed(rules=BackingRules(make_room=make_room, devices={"example.com/gpu": "ngpus"}))
+    made = Backed(settings=BackingSettings(make_room=make_room, devices={"example.com/gpu": "ngpus"}))
     offered = amounts(cpu="4", memory="8Gi", pods="10", gpu="2")
     made.see(*(node(name, labels=shared(mode, fence), allocatable=offered) for name in ("n1", "n2")))
     for name in ("n1", "n2"):
@@ -56,7 +56,7 @@ def site_of(
             who = mine if number % 2 else pod
             made.see(replace(who(f"{name}-{number}", priority=number), node=name, phase=Phase.RUNNING))
     made.run()
-    made.batch.jobs[job.job] = job
+    made.batch.jobs[job.id] = job
     return made
 
 
@@ -88,7 +88,7 @@ def test_room_is_made_on_all_nodes_at_once_whoever_placed_the_pods_and_once():
         {"job": replace(BEGINS, shares=())},
         # Another daemon's, which say so for as long as they run: what they have, their pods have.
         {"job": replace(BEGINS, tag="uid-theirs", mark="0a1b2c3d", queue="pods")},
-        {"job": replace(BEGINS, shares=(Share(host="n1", cores=1), Share(host="n2", cores=1)))},
+        {"job": replace(BEGINS, shares=(HostShare(host="n1", cores=1), HostShare(host="n2", cores=1)))},
         {"job": replace(BEGINS, runs=False, state="Q")},
     ],
 )
@@ -115,7 +115,7 @@ def test_a_node_that_has_announced_the_job_sees_to_it_itself():
 
 def test_two_jobs_that_begin_get_room_for_both():
     site = site_of()
-    site.batch.jobs["16.srv"] = replace(BEGINS, job="16.srv", shares=(Share(host="n1", cores=1),), hosts=("n1",))
+    site.batch.jobs["16.srv"] = replace(BEGINS, id="16.srv", shares=(HostShare(host="n1", cores=1),), hosts=("n1",))
     site.settle(seconds=1)
     assert sorted(asked(site)) == ["n1-1", "n1-2", "n2-1"]
 
@@ -129,7 +129,7 @@ def test_a_job_that_has_its_hosts_for_itself_gets_all_but_pods_that_stay():
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_pod_as_critical_as_a_placeholder_stays_and_one_that_is_less_so_leaves(whole):
-    site = site_of(job=replace(BEGINS, whole=whole, shares=(Share(host="n1", cores=4),)))
+    site = site_of(job=replace(BEGINS, whole=whole, shares=(HostShare(host="n1", cores=4),)))
     first, second = (site.named(f"n1-{number}") for number in (1, 2))
     site.see(replace(first, spec=replace(first.spec, priority=placeholder.PRIORITY)))
     site.see(replace(second, spec=replace(second.spec, priority=placeholder.PRIORITY - 1000)))
@@ -138,7 +138,7 @@ def test_a_pod_as_critical_as_a_placeholder_stays_and_one_that_is_less_so_leaves
 
 
 def test_a_device_is_made_free_by_who_has_it():
-    site = site_of(job=replace(BEGINS, shares=(Share(host="n1", cores=0, devices=(("ngpus", 2),)),)))
+    site = site_of(job=replace(BEGINS, shares=(HostShare(host="n1", cores=0, devices=(("ngpus", 2),)),)))
     holder = pod("holder", priority=9, request=amounts(gpu="1"))
     site.see(replace(holder, node="n1", phase=Phase.RUNNING))
     site.settle(seconds=1)
@@ -161,7 +161,7 @@ def test_who_may_not_be_disturbed_is_asked_again_only_later_and_nobody_else_for_
 @pytest.mark.parametrize(
     ("job", "who"),
     [
-        ({"shares": (Share(host="n1", cores=4, memory=6 << 20),)}, ["n1-1"]),
+        ({"shares": (HostShare(host="n1", cores=4, memory=6 << 20),)}, ["n1-1"]),
         ({"shares": BEGINS.shares[:1], "whole": True}, ["n1-1", "n1-2", "n1-3"]),
     ],
 )
@@ -196,7 +196,7 @@ def test_pods_that_have_a_job_there_themselves_are_asked_after_all_others(cores,
     site.see(replace(mine("ordinary", priority=9, request=amounts(cpu="2")), node=there, phase=Phase.RUNNING))
     site.run()
     site.stubborn = True
-    site.batch.jobs["15.srv"] = replace(BEGINS, hosts=(there,), shares=(Share(host=there, cores=cores),))
+    site.batch.jobs["15.srv"] = replace(BEGINS, hosts=(there,), shares=(HostShare(host=there, cores=cores),))
     site.settle(seconds=2)
     assert sorted(asked(site)) == who
 
@@ -244,7 +244,7 @@ def test_pods_as_the_api_shows_them_leave_by_the_daemon_as_by_the_node_itself(dr
     site = Backed()
     site.see(node("n1", labels=shared(), allocatable=tuple(sorted(offered.items()))), *map(accepted, shown))
     site.run()
-    share = Share(host="n1", cores=cores, memory=memory << 20)
+    share = HostShare(host="n1", cores=cores, memory=memory << 20)
     site.batch.jobs["15.srv"] = replace(BEGINS, hosts=("n1",), shares=(share,), whole=whole)
     site.settle(seconds=1)
     guests = believed(tuple(map(read_guest, shown)), lambda: frozenset({RUNS}))
@@ -286,7 +286,7 @@ ASKED = st.dictionaries(
     st.sampled_from(["cores", "split", "counts"]),
 )
 def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, cores, gpus, fence):
-    site = Backed(rules=BackingRules(make_room=True, devices={"example.com/gpu": "ngpus"}))
+    site = Backed(settings=BackingSettings(make_room=True, devices={"example.com/gpu": "ngpus"}))
     offered = {"cpu": 4000, "memory": 4, "example.com/gpu": 2, "ephemeral-storage": 4, "hugepages-2Mi": 4, "pods": 4}
     site.see(node("n1", labels=shared(fence=fence), allocatable=tuple(sorted(offered.items()))))
     requests = [
@@ -299,7 +299,7 @@ def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, 
     ]
     site.see(*(replace(one, node="n1", phase=Phase.RUNNING) for one in pods))
     site.run()
-    share = Share(host="n1", cores=cores, devices=(("ngpus", gpus),))
+    share = HostShare(host="n1", cores=cores, devices=(("ngpus", gpus),))
     site.batch.jobs["15.srv"] = replace(BEGINS, hosts=("n1",), shares=(share,), whole=whole)
     site.settle(seconds=1)
     there = observed.Room(True, "", thousandths(offered), tuple(map(guest, pods)))

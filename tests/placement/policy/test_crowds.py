@@ -311,7 +311,9 @@ def test_other_plugins_order_those_that_wait_by_other_keys() -> None:
     assert simulated.placements() == {"2": "n1"}
     # The others are in line, and have keys of five plugins.
     simulated.scheduler.configure(
-        load("actions: allocate\ntiers:\n- plugins: [{name: gang}]", "test"), patience=120.0, reserve_after=300.0
+        load("actions: allocate\ntiers:\n- plugins: [{name: gang}]", "test"),
+        partial_gang_seconds=120.0,
+        reserve_after=300.0,
     )
     simulated.run()
     simulated.see(node("n2", **small))

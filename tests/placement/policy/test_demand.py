@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from placement.model.amounts.quantity import CPU, MEMORY
-from placement.model.batch import BackingRules, Share
+from placement.model.batch import BackingSettings, HostShare
 from placement.model.objects.pod import PodSpec
 from placement.model.rules.selector import NodeSelector, NodeSelectorTerm, Operator, Requirement
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
@@ -24,15 +24,15 @@ NODE = 1 << 20
 def shares_of(chunks, nodes):
     copies = [chunk for chunk in chunks for _unused in range(chunk.count)]
     return [
-        Share(host=f"n{index % nodes}", cores=chunk.cores, memory=chunk.memory, devices=chunk.devices)
+        HostShare(host=f"n{index % nodes}", cores=chunk.cores, memory=chunk.memory, devices=chunk.devices)
         for index, chunk in enumerate(copies)
     ]
 
 
 @given(PODS, st.booleans(), st.integers(1, 4))
 def test_every_pod_has_its_part_in_what_was_asked_for(sizes, pack, nodes):
-    rules = BackingRules(pack=pack)
-    demands = sorted((demand_of(pod(request=((CPU, cpu), (MEMORY, memory))), rules) for cpu, memory in sizes))
+    settings = BackingSettings(pack=pack)
+    demands = sorted((demand_of(pod(request=((CPU, cpu), (MEMORY, memory))), settings) for cpu, memory in sizes))
     chunks = chunks_of(demands, NODE)
     bins = SharePacking(shares_of(chunks, nodes), str, ())
     for demand in reversed(demands):
@@ -62,17 +62,17 @@ def test_pods_share_no_chunk_that_no_node_has(memory, devices, chunks):
 @pytest.mark.parametrize("first", ["plain", "gpu"])
 def test_a_part_with_a_device_is_for_who_asked_for_it(first):
     """Whoever comes first, and whatever else the batch system has added to both parts."""
-    rules = BackingRules(devices={GPU: "ngpus"})
-    plain = demand_of(pod(request=((CPU, 1000),)), rules)
-    gpu = demand_of(pod(request=((CPU, 1000), (GPU, 1))), rules)
+    settings = BackingSettings(devices={GPU: "ngpus"})
+    plain = demand_of(pod(request=((CPU, 1000),)), settings)
+    gpu = demand_of(pod(request=((CPU, 1000), (GPU, 1))), settings)
     shares = [
-        Share(host="n1", cores=1, devices=(("licence", 9), ("ngpus", 1))),
-        Share(host="n1", cores=1, devices=(("licence", 9),)),
+        HostShare(host="n1", cores=1, devices=(("licence", 9), ("ngpus", 1))),
+        HostShare(host="n1", cores=1, devices=(("licence", 9),)),
     ]
     demands = [plain, gpu] if first == "plain" else [gpu, plain]
-    bins = SharePacking(shares, str, rules.devices.values())
+    bins = SharePacking(shares, str, settings.devices.values())
     assert all(bins.take("n1", demand) for demand in demands)
-    bins = SharePacking(shares, str, rules.devices.values())
+    bins = SharePacking(shares, str, settings.devices.values())
     assert [bins.put(demand, lambda _node: "")[0] for demand in demands] == ["n1", "n1"]
 
 
@@ -92,8 +92,8 @@ def test_a_part_with_a_device_is_for_who_asked_for_it(first):
     ],
 )
 def test_wishes_for_nodes_are_passed_on_where_they_are_one_value(selector, found):
-    rules = BackingRules(labels={"zone": "rack"})
-    assert demand_of(pod(selector=selector), rules).properties == found
+    settings = BackingSettings(labels={"zone": "rack"})
+    assert demand_of(pod(selector=selector), settings).properties == found
 
 
 def timed(deadline=None, text=None):

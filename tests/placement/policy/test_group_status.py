@@ -173,7 +173,7 @@ def test_nothing_is_kept_for_who_is_gone() -> None:
     simulated.tell(StatusWriteFailed(first.uid))
     simulated.gone(gang("g", 2))
     assert said(simulated, GroupStatus, 31) == []
-    assert not simulated.scheduler._announcer._unsaid
+    assert not simulated.scheduler._reporter._unsaid
     assert not simulated.scheduler.cache.queue.dirty
 
 

@@ -27,7 +27,7 @@ from placement.model.rules.topology import MATCH_POLICIES, TopologyRequest
 from placement.policy.cache.equivalence_cache import Failure, FailureCache, FutileSearches
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
-from placement.policy.jobs.job import SHARING, Status
+from placement.policy.jobs.job import COUNTS_IN_SHARE, Status
 from placement.policy.plugins.configuration import load
 from placement.policy.preemption.candidates import CandidateFinder
 from placement_kit.builders import amounts, budget, gang, labelled, mine, node, pairs, pod, priority_class
@@ -300,7 +300,9 @@ def assert_together(scheduler: Scheduler, decided: list[Action]) -> None:
             there = cluster.columns.nodes[cluster.columns.rows[name]]
             return dict(there.labels).get("zone", "") if there is not None else ""
 
-        held = [task for task in job.tasks.values() if task.status in SHARING and task.node in cluster.columns.rows]
+        held = [
+            task for task in job.tasks.values() if task.status in COUNTS_IN_SHARE and task.node in cluster.columns.rows
+        ]
         before = {zone(task.node) for task in held if task.uid not in bound}
         if len(before) <= 1 and "" not in before:
             assert len(before | {zone(node) for uid, node in bound.items() if uid in job.tasks}) == 1
@@ -317,7 +319,7 @@ def assert_sums(scheduler: Scheduler) -> None:
     kept, departed = cluster.changed, cluster.pods.departed
     cluster.changed = {kind: dict.fromkeys(items) for kind, items in cluster.objects.items()}
     cluster.changed[Pod] = dict.fromkeys(cluster.pods.by_uid)
-    fresh = JobCache(cluster, scheduler.session.rules, scheduler_name=book.scheduler_name, default_queue="default")
+    fresh = JobCache(cluster, scheduler.session.plugins, scheduler_name=book.scheduler_name, default_queue="default")
     fresh.sync()
     cluster.changed, cluster.pods.departed = kept, departed
 
@@ -358,7 +360,7 @@ def assert_lines(book: JobCache) -> None:
         if waits and book.admission.admits(job) and not job.inqueue:
             assert job.key in book.queue.gated
     reserved: Counter[str] = Counter()
-    for job in book.jobs.by_key.values() if book.rules.enqueues else ():
+    for job in book.jobs.by_key.values() if book.plugins.enqueues else ():
         if job.inqueue and job.group is not None and not job.occupied and job.problem is None:
             reserved.update(dict(job.group.min_resources))
     assert {name: amount for name, amount in book.queue.reserved.items() if amount} == {
@@ -375,7 +377,7 @@ def assert_sound(scheduler: Scheduler, decided: list[Action]) -> None:
             job, row = task.job, columns.rows[action.node]
             wanted = columns.axis.request(task.pod.request).dense > 0
             assert (columns.free[wanted, row] >= 0).all()
-            assert job.ready >= job.min_member or not scheduler.session.rules.gangs
+            assert job.ready >= job.min_member or not scheduler.session.plugins.gangs
             tree = scheduler.cache.tree
             assert not tree.over_capability_with_leaving(tree.by_name[job.queue], dict(task.amounts))
 
@@ -595,7 +597,7 @@ def test_in_such_histories_the_head_is_passed_without_a_reservation() -> None:
     passed = 0
     for seed in range(12):
         flow = Flow(seed)
-        flow.simulated.scheduler.session.reservations.patience = 1e6
+        flow.simulated.scheduler.session.reservations.reserve_after = 1e6
         for _unused in range(6):
             flow.second()
         names = flow.head()

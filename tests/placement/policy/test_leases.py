@@ -14,7 +14,7 @@ from nodeshare.model.settings import Settings
 from placement.app.endpoints.render import explanation, queues
 from placement.kube.decode.pod import decode_pod
 from placement.kube.fields.metadata import Sharing
-from placement.model.batch import BackingRules, BatchJob, Share
+from placement.model.batch import BackingSettings, BatchJob, HostShare
 from placement.model.messages.event import JobsRead, JobsUnread
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase, Pod
@@ -23,15 +23,15 @@ from placement.shared.victims import MIRROR
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, mine, node
 
-THEIRS = BatchJob(job="15.srv", run=1, state="R", system="pbs", runs=True, hosts=("n1",), left=3600.0)
-NEXT = BatchJob(job="16.srv", run=0, state="Q", system="pbs", hosts=("n2",), begins=600.0)
+THEIRS = BatchJob(id="15.srv", run=1, state="R", system="pbs", runs=True, hosts=("n1",), left=3600.0)
+NEXT = BatchJob(id="16.srv", run=0, state="Q", system="pbs", hosts=("n2",), begins=600.0)
 
 
 @pytest.fixture
 def site() -> Backed:
     """Where `n1` has a job of somebody else's that its node does not know of yet, and one is expected on `n2`."""
     made = Backed()
-    made.batch.jobs = {job.job: job for job in (THEIRS, NEXT)}
+    made.batch.jobs = {job.id: job for job in (THEIRS, NEXT)}
     made.read()
     return made
 
@@ -125,12 +125,12 @@ def test_a_lease_that_its_node_has_ended_first_does_not_close_it_again(site):
     assert set(site.placements().values()) == {"n1", "n2"}
 
 
-@pytest.mark.parametrize("after", [None, replace(THEIRS, run=2), replace(THEIRS, job="17.srv")])
+@pytest.mark.parametrize("after", [None, replace(THEIRS, run=2), replace(THEIRS, id="17.srv")])
 def test_another_run_or_job_closes_the_node_until_it_is_announced_itself(site, after):
     announce(site, '["pbs/15.srv/1"]')
     del site.batch.jobs["15.srv"]
     if after is not None:
-        site.batch.jobs[after.job] = after
+        site.batch.jobs[after.id] = after
     site.read()
     site.see(mine("p1", request=amounts(cpu="4")), mine("p2", request=amounts(cpu="4")))
     site.settle()
@@ -156,7 +156,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_closed_as_it_was(site):
     site.see(mine("p2", request=amounts(cpu="4")))
     site.settle()
     assert "n2" in site.placements().values()
-    assert site.scheduler.session.batch_jobs.leases.closed == {"n1"}
+    assert site.scheduler.session.batch_jobs.foreign.closed == {"n1"}
 
 
 def test_the_batch_system_s_own_choice_is_not_in_its_own_way(site):
@@ -194,7 +194,7 @@ def test_a_backed_pod_is_told_when_its_own_job_starts_and_ends(site):
     reports = {report.name: report.begins for report in site.scheduler.queues()}
     assert reports == {"default": None, "backed": pytest.approx(90.0, abs=2)}
     assert "in 90 s" in queues([asdict(report) for report in site.scheduler.queues()])
-    shares = (Share(host="n1", cores=1),)
+    shares = (HostShare(host="n1", cores=1),)
     site.batch.jobs[name] = replace(
         site.batch.jobs[name], begins=None, left=7200.0, runs=True, state="R", shares=shares
     )
@@ -207,7 +207,7 @@ OLD = 80.0
 
 def doubtful(*nodes: Node) -> Backed:
     """Where a read holds good for a while, and there has been none."""
-    made = Backed(rules=BackingRules(holds_good=OLD))
+    made = Backed(settings=BackingSettings(holds_good=OLD))
     made.see(*nodes)
     return made
 

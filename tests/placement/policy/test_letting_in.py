@@ -182,7 +182,7 @@ def test_a_group_without_pods_gets_in_where_enqueue_is_taken_out_of_the_actions(
     simulated.see(node("n1"), volcano(min_resources=TOO_MUCH))
     simulated.run()
     assert simulated.groups()["g"].phase is PENDING
-    simulated.scheduler.configure(actions("allocate"), patience=60, reserve_after=300.0)
+    simulated.scheduler.configure(actions("allocate"), partial_gang_seconds=60, reserve_after=300.0)
     simulated.run()
     assert simulated.groups()["g"].phase is INQUEUE
 

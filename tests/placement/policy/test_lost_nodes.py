@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from placement.kube.write.executor import told
-from placement.model.batch import BackingRules
+from placement.model.batch import BackingSettings
 from placement.model.messages.action import AskHosts, PodLost, Release
 from placement.model.rules.selector import Effect, Taint
 from placement_kit.backed import Backed
@@ -21,7 +21,7 @@ class Site(Backed):
     """A backed pod that is deleted while its node is dead."""
 
     def __init__(self) -> None:
-        super().__init__(rules=BackingRules(lost=LOST))
+        super().__init__(settings=BackingSettings(lost=LOST))
         self.stubborn = True
 
     def node_dies(self, name: str) -> None:

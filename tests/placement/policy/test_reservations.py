@@ -482,7 +482,7 @@ def test_where_no_job_is_blocked_nothing_is_kept() -> None:
 
 def test_a_job_of_the_batch_system_waits_on_nodes_that_are_kept_and_is_not_given_up() -> None:
     site = Backed()
-    site.scheduler.session.reservations.patience = PATIENCE
+    site.scheduler.session.reservations.reserve_after = PATIENCE
     site.see(mine("long", node="n1", phase=Phase.RUNNING))
     site.see(gang("big", 2), *(mine(f"big{index}", group="big", request=amounts(cpu="4")) for index in range(2)))
     site.settle(seconds=int(PATIENCE) + 2)

@@ -113,7 +113,7 @@ def test_a_promise_is_not_kept_on_a_node_that_the_plugin_refuses_by_now() -> Non
 @pytest.mark.parametrize("plugin", [OnlyOld, OnlyOldForNow])
 def test_a_pod_that_the_batch_system_places_is_refused_too(plugin: type[SitePlugin]) -> None:
     site = Backed()
-    site.scheduler.configure(configured(plugin), patience=120, reserve_after=300)
+    site.scheduler.configure(configured(plugin), partial_gang_seconds=120, reserve_after=300)
     site.see(site.pod("p1"))
     site.settle()
     assert site.placements() == {}
@@ -183,7 +183,7 @@ def test_equal_pods_with_another_label_are_told_apart_once_a_plugin_reads_it() -
     for index in range(4):
         simulated.see(mine(f"p{index}", owner="o", labels=((LICENCE, "a" if index else "b"),), request=request))
     simulated.run()
-    simulated.scheduler.configure(configured(SiteNodes), patience=120, reserve_after=300)
+    simulated.scheduler.configure(configured(SiteNodes), partial_gang_seconds=120, reserve_after=300)
     simulated.see(node("n1"))
     simulated.run()
     # Two licences each of `a` and `b`: of `a` there is one pod too many.
@@ -386,7 +386,7 @@ def test_a_plugin_that_is_taken_out_says_nothing_any_more() -> None:
     simulated.see(node("n1"), mine("p"))
     simulated.run()
     assert simulated.placements() == {}
-    simulated.scheduler.configure(load(policy("allocate"), "test"), patience=120, reserve_after=300)
+    simulated.scheduler.configure(load(policy("allocate"), "test"), partial_gang_seconds=120, reserve_after=300)
     simulated.run()
     assert simulated.placements() == {"p": "n1"}
 

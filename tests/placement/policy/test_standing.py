@@ -73,7 +73,7 @@ def test_who_is_still_admitted_is_bound_in_the_order_of_all() -> None:
     simulated = waiting()
     simulated.see(queue("ours", namespaces=frozenset({"team"})), LARGE)
     assert len(bound(decided(simulated, cut=False))) == CROWD
-    assert not simulated.scheduler.cache.admission.stale
+    assert not simulated.scheduler.cache.admission.read_before_change
 
 
 @pytest.mark.parametrize("change", SHUT)
@@ -139,10 +139,10 @@ def test_a_pod_that_something_happens_to_while_its_queue_is_read_again_does_not_
     # Nobody is cut off, so one slice reads some of them.
     simulated.run_once()
     book = simulated.scheduler.cache
-    assert book.admission.stale
+    assert book.admission.read_before_change
     # What happens to one that has not been read does not put it to rest in a queue that may not have it.
     simulated.see(*(replace(item, labels=(("app", "x"),)) for item in [*simulated.pods.values()]))
     simulated.run()
-    assert not book.admission.stale
+    assert not book.admission.read_before_change
     assert {job.problem.reason for job in book.jobs.every_job() if job.problem is not None} == {"ForbiddenQueue"}
     assert len([job for job in book.jobs.every_job() if job.problem is not None]) == 2 * CROWD

@@ -115,7 +115,9 @@ def test_a_new_policy_without_enqueue_does_not_wait_for_room_to_lapse() -> None:
     simulated = volcanos()
     simulated.see(group("empty", "4"))
     simulated.run()
-    simulated.scheduler.configure(load(policy("allocate, backfill"), "test"), patience=120.0, reserve_after=300.0)
+    simulated.scheduler.configure(
+        load(policy("allocate, backfill"), "test"), partial_gang_seconds=120.0, reserve_after=300.0
+    )
     simulated.run()
     simulated.now += 2 * CLAIM_SECONDS
     # Nothing has happened, so there is nothing to decide.

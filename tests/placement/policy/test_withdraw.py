@@ -135,7 +135,7 @@ class Failing:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.simulated = Simulated()
-        self.simulated.scheduler.session.patience = 5.0
+        self.simulated.scheduler.session.partial_gang_seconds = 5.0
         self.simulated.see(*(node(f"n{index}") for index in range(self.random.randint(1, 3))))
         self.sizes = {f"g{index}": self.random.randint(2, 4) for index in range(3)}
         self.simulated.see(*(gang(name, size) for name, size in self.sizes.items()))

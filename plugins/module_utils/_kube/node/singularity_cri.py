@@ -110,13 +110,13 @@ def take_back(session: Session, *, path: str, unit: str, check: bool) -> JSON:
     """
     sweep = Sweep(check=check)
     storage = str(yaml_edit.read(path, _text(path), ["storageDir"]) or "")
-    filled = [storage] if storage else []
+    to_empty = [storage] if storage else []
     if not os.path.exists(KUBELET_CONF):
-        filled.append(CNI_STATE)
-    filled = [folder for folder in filled if _is_ours(session, folder)]
-    if filled and not check and _runs(unit):
+        to_empty.append(CNI_STATE)
+    to_empty = [folder for folder in to_empty if _is_ours(session, folder)]
+    if to_empty and not check and _runs(unit):
         _command.run(["systemctl", "stop", "--", unit], timeout=_STOP)
-    for folder in filled:
+    for folder in to_empty:
         sweep.contents(folder)
     report = session.restore(ROLE, check=check)
     steps = [*(f"remove {name}" for name in sweep.removed), *report.steps]

@@ -57,7 +57,7 @@ def slurm(path: str, *, told: str = "", bin_dir: str = "") -> t.Dict[str, t.Any]
     return {
         **found,
         "error": "",
-        "digest": hashlib.sha256(slurm_conf.flattened(conf).encode("utf-8", "surrogateescape")).hexdigest(),
+        "digest": hashlib.sha256(slurm_conf.inlined_text(conf).encode("utf-8", "surrogateescape")).hexdigest(),
         "files": sorted(conf.files),
         "scripts": scripts,
         "missing": [value for value in named if not glob.glob(_absolute(value, path))],

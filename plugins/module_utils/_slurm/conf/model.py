@@ -80,8 +80,11 @@ def loaded_from(conf: Conf, changed: t.Mapping[str, str]) -> Conf:
     return load(conf.path, release=conf.release, read=read)
 
 
-def flattened(conf: Conf) -> str:
-    """Return all statements as one text without Includes, in Slurm's order, for Slurm's own parser to judge."""
+def inlined_text(conf: Conf) -> str:
+    """Return all statements as one text without Includes, in Slurm's order.
+
+    Slurm's own parser judges it, and the joint check compares hosts by its digest.
+    """
     lines = []
     for statement in conf.statements:
         if not statement.is_key("Include"):

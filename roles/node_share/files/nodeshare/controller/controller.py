@@ -23,7 +23,7 @@ from ..store.spool import Spool
 from .batch.slurm import LATE_SECONDS, Batch, is_maintenance
 from .decide import HELD_UNTIL, JobsByNode, NodeSeen, Outcome, decide_nodes, ends_patch, lifts, patch_of
 from .kube.api import ClusterApi
-from .kube.eviction import Drain
+from .kube.eviction import NodeEvictor
 from .kube.pods import Pods
 from .watchdog import Beat
 
@@ -77,7 +77,7 @@ class Controller:
         self._pool = ThreadPoolExecutor(connections)  # for patches alone: no job's taint waits for another job's pods
         self._evictors = ThreadPoolExecutor(connections)
         self._pods = Pods(api, stopping=self.stopping)
-        self._drain = Drain(
+        self._node_evictor = NodeEvictor(
             api=api,
             pods=self._pods,
             pool=self._evictors,
@@ -162,19 +162,19 @@ class Controller:
         if not full:
             return outcome
 
-        def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
+        def job_still_runs(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
             with self._lock:
-                nodes = self._looked(names, pods)
+                nodes = self._note_empty(names, pods)
                 pods.update((name, []) for name, node in nodes.items() if node is None or node.leases)
                 return key in self.beliefs.nodes_of
 
         try:
-            drained = self._drain.run(key, full, give_up=give_up, looked=looked)
+            result = self._node_evictor.run(key, full, give_up=give_up, job_still_runs=job_still_runs)
         except ApiError as error:
             return outcome._replace(ok=False, reason=str(error))
-        return outcome._replace(ok=not drained.reason, **drained._asdict())
+        return outcome._replace(ok=not result.reason, **result._asdict())
 
-    def _looked(self, names: List[str], pods: Dict[str, List[Pod]]) -> Dict[str, Optional[NodeSeen]]:
+    def _note_empty(self, names: List[str], pods: Dict[str, List[Pod]]) -> Dict[str, Optional[NodeSeen]]:
         """Note which of these nodes have been seen without pods."""
         nodes = {name: self.nodes.get(name) for name in names}
         self._empty.update(name for name, node in nodes.items() if node and node.tainted and not pods[name])
@@ -372,13 +372,13 @@ class Controller:
         with self._lock:
             names = sorted(name for name in self.nodes if self._is_to_empty(self.nodes[name]))
 
-        def looked(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
+        def job_still_runs(names: List[str], pods: Dict[str, List[Pod]]) -> bool:
             with self._lock:
-                self._looked(names, pods)
+                self._note_empty(names, pods)
             return True
 
         try:
-            return self._drain.ask(names, give_up=give_up, looked=looked) if names else 0
+            return self._node_evictor.ask(names, give_up=give_up, job_still_runs=job_still_runs) if names else 0
         except ApiError as error:
             self.remark(str(error))
             return 0

@@ -110,16 +110,16 @@ def _make_room(
     """Return None when the placeholders may come: they fit, nothing more can be done for them, or no API answers."""
     if not seen_room.answers or room.fits(need, seen_room):
         return None
-    patience = min(settings.deadline, settings.limit - RESERVE)
+    deadline = min(settings.deadline, settings.limit - RESERVE)
     going = room.victims(need, seen_room)
-    if seen.now - seen.began < (min(patience, HURRY) if event == TICK else patience):
+    if seen.now - seen.began < (min(deadline, HURRY) if event == TICK else deadline):
         pods = tuple(guest.pod for guest in going)
         due = tuple(pod for pod in pods if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
         if due:
             return Evict(due)
         leaving = any(guest.pod.leaving and not guest.pod.over for guest in seen_room.guests)
         return Wait(until_next_look(settings, seen)) if pods or leaving else None
-    if event == TICK and any(_is_young(planned.lease, patience, seen) for planned in todo):
+    if event == TICK and any(_is_young(planned.lease, deadline, seen) for planned in todo):
         return Done(ACCEPT, "pods have been asked to leave; the next repair looks after them")
     if going and settings.after_deadline == "job_waits":
         text = "{} pods may not be disturbed ({}); the job waits".format(len(going), _names(going))
@@ -149,8 +149,8 @@ def _by_force(
             return None
         if not seen.tried.get("report"):
             text = "{} pods did not leave within {:g} s ({}); a batch job takes their place"
-            patience = min(settings.deadline, settings.limit - RESERVE)
-            return Report("DeadlinePassed", text.format(len(left), patience, _names(left)))
+            deadline = min(settings.deadline, settings.limit - RESERVE)
+            return Report("DeadlinePassed", text.format(len(left), deadline, _names(left)))
         return Delete(tuple(guest.pod for guest in left))
     if seen.now < min(seen.deleted_at + DELETE_GRACE, last - LATE):
         return Wait(POLL) if left else None
@@ -164,8 +164,8 @@ def _names(guests: Sequence[Guest]) -> str:
     return ", ".join("{}/{}".format(guest.pod.namespace, guest.pod.name) for guest in guests[:5])
 
 
-def _is_young(lease: Lease, patience: float, seen: Observed) -> bool:
-    return lease.boot_id == seen.boot_id and seen.now - lease.began < patience
+def _is_young(lease: Lease, deadline: float, seen: Observed) -> bool:
+    return lease.boot_id == seen.boot_id and seen.now - lease.began < deadline
 
 
 def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -> Optional[Action]:

@@ -287,11 +287,11 @@ def _asked_before(seen: Observed) -> float:
 
 
 def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Observed) -> Optional[Action]:
-    patience = min(settings.deadline, settings.limit - RESERVE)
+    deadline = min(settings.deadline, settings.limit - RESERVE)
     if seen.memory.comebacks:
-        patience = min(patience, COMERS_DEADLINE)
+        deadline = min(deadline, COMERS_DEADLINE)
     refusing = tuple(pod for pod in guests if not pod.leaving)
-    left = max(patience - _asked_before(seen), min(patience, EVICT_AGAIN))
+    left = max(deadline - _asked_before(seen), min(deadline, EVICT_AGAIN))
     if seen.now - seen.began < left:
         due = tuple(pod for pod in refusing if seen.now - seen.evicted_at.get(pod.uid, -EVICT_AGAIN) >= EVICT_AGAIN)
         return Evict(due) if due else Wait(until_next_look(settings, seen))
@@ -304,7 +304,7 @@ def _send_away(guests: Tuple[Pod, ...], event: str, settings: Settings, seen: Ob
     if not seen.tried.get("report"):
         return Report(
             "DeadlinePassed",
-            "{} pods did not leave within {:g} s ({}); a batch job takes the node".format(len(guests), patience, names),
+            "{} pods did not leave within {:g} s ({}); a batch job takes the node".format(len(guests), deadline, names),
         )
     if seen.deleted_at is None:
         return Delete(guests)

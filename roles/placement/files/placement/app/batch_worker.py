@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The batch system's side of the daemon: one thread reads all jobs, a few submit and release.
+"""The batch system's side of the daemon: one thread reads all jobs, a few submit jobs, end them and ask about hosts.
 
 All jobs are read by one command, at most once a second however many there are, and only by the leader.
 """
@@ -19,7 +19,7 @@ from placement.app.loop.loop import Carrying
 from placement.app.settings.settings import Settings
 from placement.ledger.identity import Identities
 from placement.ledger.pbs import Pbs, PbsError, Terms, read_names, read_properties
-from placement.model.batch import BackingRules, BatchJob
+from placement.model.batch import BackingSettings, BatchJob
 from placement.model.messages.action import Action, AskHosts, BatchAction, Release, Submit
 from placement.model.messages.event import Event, HostsRead, JobsRead, JobsUnread, SubmitEnded
 
@@ -77,9 +77,9 @@ def identities_of(settings: Settings) -> Identities:
     )
 
 
-def rules_of(settings: Settings, identities: Identities) -> BackingRules:
+def backing_settings(settings: Settings, identities: Identities) -> BackingSettings:
     """How pods are asked for."""
-    return BackingRules(
+    return BackingSettings(
         pack=settings.pbs_cores == "pack",
         devices=read_names(settings.pbs_resources),
         labels=read_names(settings.pbs_labels),
@@ -93,7 +93,7 @@ def rules_of(settings: Settings, identities: Identities) -> BackingRules:
     )
 
 
-class BatchSide:
+class BatchWorker:
     """Carries out what concerns the batch system, and all else by the carrier that it stands before."""
 
     def __init__(
@@ -116,7 +116,7 @@ class BatchSide:
         self._log = log
         self._work: queue.SimpleQueue[BatchAction] = queue.SimpleQueue()
         # Jobs whose turn to end has not come yet; they are asked for again and again.
-        self._ending: set[Release] = set()
+        self._queued_releases: set[Release] = set()
         # How many jobs the last good read had, and when it was; what is wrong since, and what was logged last.
         self.jobs = 0
         self.read: float | None = None
@@ -131,9 +131,9 @@ class BatchSide:
     def carry(self, actions: tuple[Action, ...]) -> None:
         """Begins to carry them out."""
         for action in actions:
-            if isinstance(action, BatchAction) and action not in self._ending:
+            if isinstance(action, BatchAction) and action not in self._queued_releases:
                 if isinstance(action, Release):
-                    self._ending.add(action)
+                    self._queued_releases.add(action)
                 self._work.put(action)
         self._api.carry(tuple(action for action in actions if not isinstance(action, BatchAction)))
 
@@ -142,11 +142,11 @@ class BatchSide:
         if self._ledger is None:
             return
         ledger = self._ledger
-        yield "jobs", lambda: self._read_all(ledger)
+        yield "jobs", lambda: self._run_reader(ledger)
         for number in range(SUBMITTERS):
-            yield f"submit-{number}", lambda: self._perform_all(ledger)
+            yield f"submit-{number}", lambda: self._run_submitter(ledger)
 
-    def _read_all(self, ledger: Ledger) -> None:
+    def _run_reader(self, ledger: Ledger) -> None:
         while not self._stop.is_set():
             begun = time.monotonic()
             if self._may_write():
@@ -158,26 +158,26 @@ class BatchSide:
             found = ledger.jobs()
         except PbsError as error:
             self._observe("qstat", 1, time.monotonic() - begun)
-            self._note(str(error))
+            self._set_trouble(str(error))
             return JobsUnread(str(error))
         self._observe("qstat", 0, time.monotonic() - begun)
         self.jobs, self.read = len(found), begun
-        self._note("")
+        self._set_trouble("")
         return JobsRead(found, begun)
 
-    def _note(self, trouble: str) -> None:
+    def _set_trouble(self, trouble: str) -> None:
         if trouble != self.trouble:
             self._log("pbs", trouble or "the batch system answers again")
         self.trouble = trouble
 
-    def _perform_all(self, ledger: Ledger) -> None:
+    def _run_submitter(self, ledger: Ledger) -> None:
         while not self._stop.is_set():
             try:
                 action = self._work.get(timeout=INTERVAL)
             except queue.Empty:
                 continue
             if isinstance(action, Release):
-                self._ending.discard(action)
+                self._queued_releases.discard(action)
             event = self._perform(ledger, action)
             if event is not None:
                 self._put([event])

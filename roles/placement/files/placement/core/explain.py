@@ -24,10 +24,10 @@ from placement.policy.backing.foreign.foreign_jobs import (
     names_more_holders,
     sentences,
 )
-from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.domain_clearing import Trial, Unit, Units
 from placement.policy.framework.session import Session
-from placement.policy.jobs.job import PLACED, Job, Status, Task
+from placement.policy.framework.status_reporter import StatusReporter
+from placement.policy.jobs.job import ON_NODE, Job, Status, Task
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import NO_SHADOW, Kept, Reservation
 from placement.state.nodes.node_columns import BATCH_FLAGS, HELD
@@ -48,9 +48,9 @@ _AT_ONCE: Final = 500
 class Explainer:
     """Explains the state of one session."""
 
-    def __init__(self, session: Session, announcer: StatusReporter) -> None:
+    def __init__(self, session: Session, reporter: StatusReporter) -> None:
         self._session = session
-        self._announcer = announcer
+        self._reporter = reporter
 
     def place(self, namespace: str, name: str) -> Steps[tuple[int, int]]:
         """Which of how many the pod's job is in its queue, 0 if none; between two answers others may have a turn.
@@ -69,11 +69,11 @@ class Explainer:
             if start:
                 yield
             # By the rules of this moment, for keys of others cannot be compared with these.
-            own = session.rules.job_order(job, cache.total)
+            own = session.plugins.job_order(job, cache.total)
             for one in jobs[start : start + _AT_ONCE]:
                 if one.pending and one.problem is None:
                     waiting += 1
-                    before += one is not job and session.rules.job_order(one, cache.total) < own
+                    before += one is not job and session.plugins.job_order(one, cache.total) < own
         return (before + 1 if job.pending and job.problem is None else 0, waiting)
 
     def pod(
@@ -121,7 +121,7 @@ class Explainer:
             case Status.PIPELINED:
                 return f"room on node {task.node} is kept for it until others have left"
             case Status.PENDING:
-                refused = self._announcer.why(task.job)
+                refused = self._reporter.why(task.job)
                 if refused is None:
                     return "it has not had its turn yet"
                 nodes = str(refused.nodes) if refused.nodes else ""
@@ -139,7 +139,7 @@ class Explainer:
         if task is None or task.status is not Status.PENDING or not task.job.strict:
             return ()
         job = task.job
-        tasks = job.next_tasks(session.rules.needed(job))
+        tasks = job.next_tasks(session.plugins.needed(job))
         for other in tasks:
             job.wait(other)
         trial = yield from session.graph_placer.trial(tasks or [task], session.effort)
@@ -211,18 +211,18 @@ class Explainer:
         key = lease_of(entry.pod)
         if not key:
             return f"{entry.pod.namespace}/{entry.pod.name}"
-        leases, since = self._session.batch_jobs.leases, self._session.now - self._session.batch_jobs.read
-        for lease in leases.held.get(node, ()):
-            if lease.key == key:
-                return describe_job(lease.job, left=lease.left, begins=lease.begins, since=since)
+        foreign, since = self._session.batch_jobs.foreign, self._session.now - self._session.batch_jobs.read
+        for run in foreign.held.get(node, ()):
+            if run.key == key:
+                return describe_job(run.job, left=run.left, begins=run.begins, since=since)
         system, job, *_run = key.split("/")
         return f"job {job} of {system}"
 
     def _jobs_on(self, node: Node) -> str:
         """Return the batch jobs that hold a whole node, and when they end if this is known."""
         since = self._session.now - self._session.batch_jobs.read
-        there = self._session.batch_jobs.leases.held.get(node.name, ())
-        known = [describe_job(lease.job, left=lease.left, begins=lease.begins, since=since) for lease in there]
+        there = self._session.batch_jobs.foreign.held.get(node.name, ())
+        known = [describe_job(run.job, left=run.left, begins=run.begins, since=since) for run in there]
         least = "" if known or not names_more_holders(node) else "at least "
         known = known or [text for _left, text in holders_of(node, now=self._wall_clock())]
         more = f" and {least}{len(known) - _NAMED} more" if len(known) > _NAMED else ""
@@ -235,13 +235,13 @@ class Explainer:
 
     def _on_held_nodes(self, rows: Bools) -> list[str]:
         """Say of these nodes which jobs the controllers have written on them, the next ends first."""
-        columns, leases = self._session.cache.cluster.columns, self._session.batch_jobs.leases
+        columns, foreign = self._session.cache.cluster.columns, self._session.batch_jobs.foreign
         held = np.flatnonzero(rows & np.not_equal(columns.flags & HELD, 0))[:_HELD].tolist()
         nodes = (columns.nodes[row] for row in held)
         found = [
             (left, f"on node {node.name} {text}")
             for node in nodes
-            if node is not None and node.name not in leases.held
+            if node is not None and node.name not in foreign.held
             for left, text in holders_of(node, now=self._wall_clock())
         ]
         return [text for _left, text in sorted(found)]
@@ -252,7 +252,7 @@ class Explainer:
         columns = session.cache.cluster.columns
         vector = columns.axis.request(task.pod.request)
         queue = session.cache.tree.by_name.get(task.job.queue)
-        if queue is not None and session.rules.overused(queue):
+        if queue is not None and session.plugins.overused(queue):
             yield f"in queue {queue.name}, which holds {shown(frozen(queue.allocated))}: any pod"
         if vector.unknown:
             return
@@ -291,7 +291,7 @@ class Explainer:
         if own is not None:
             yield f"{_named(own.nodes)} kept for {task.job} for {now - own.since:.0f} s{self._until(own)}"
         elif head is not None and head.job is task.job:
-            left = kept.patience - kept.waited(task.job)
+            left = kept.reserve_after - kept.waited(task.job)
             if left > 0:
                 yield f"{task.job} is the first of queue {task.job.queue}; nodes are kept for it in {left:.0f} s"
             else:
@@ -312,17 +312,17 @@ class Explainer:
         own = session.batch_jobs.job_of(task)
         if own is not None:
             if own.runs or own.begins is not None:
-                yield describe_job(own.job, left=own.left, begins=own.begins, since=since)
+                yield describe_job(own.id, left=own.left, begins=own.begins, since=since)
             return
-        leases = session.batch_jobs.leases
-        if leases.doubted[0]:
+        foreign = session.batch_jobs.foreign
+        if foreign.doubted[0]:
             yield f"jobs of the batch system are not known: {session.batch_jobs.trouble}"
         if task.node:
-            yield from sentences({task.node: leases.expected.get(task.node, [])}, since=since)
+            yield from sentences({task.node: foreign.expected.get(task.node, [])}, since=since)
         elif task.status is Status.PENDING:
             held = np.not_equal(columns.flags & BATCH_FLAGS, 0)
             rows = (session.feasibility.usable(task) | held) & self._suits(task)
-            near = {name: leases.held[name] for name in leases.held.keys() & columns.rows.keys()}
+            near = {name: foreign.held[name] for name in foreign.held.keys() & columns.rows.keys()}
             near = {name: there for name, there in near.items() if rows[columns.rows[name]]}
             yield from sentences(near, since=since)
             yield from self._on_held_nodes(rows)
@@ -410,5 +410,5 @@ def _numbers(queue: QueueInfo) -> tuple[int, int, int]:
         waiting = job.counts[Status.PENDING]
         pods += waiting
         pending += waiting > 0
-        running += any(job.counts[status] for status in PLACED)
+        running += any(job.counts[status] for status in ON_NODE)
     return pending, running, pods

@@ -28,7 +28,7 @@ from placement.core.node_backoff import NodeBackoff
 from placement.core.overcommitted_nodes import OvercommittedNodes
 from placement.graph.topology import Topology
 from placement.graph.tree.source import GraphSource
-from placement.model.batch import BackingRules
+from placement.model.batch import BackingSettings
 from placement.model.messages.action import (
     Action,
     Bind,
@@ -65,10 +65,10 @@ from placement.policy.actions.reclaim import reclaim
 from placement.policy.actions.reserve import reserve
 from placement.policy.backing.reconcile import reconcile
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.framework.conditions import StatusReporter
 from placement.policy.framework.placers.graph_placer import GraphPlacer
 from placement.policy.framework.placers.host_selector import HostSelector
-from placement.policy.framework.session import PATIENCE, ActionRun, Refused, RefusedEviction, Session
+from placement.policy.framework.session import PARTIAL_GANG_SECONDS, ActionRun, RefusedEviction, Session, Unplaceable
+from placement.policy.framework.status_reporter import StatusReporter
 from placement.policy.jobs.batch_jobs import mark_of
 from placement.policy.jobs.group_key import group_key
 from placement.policy.jobs.job import Status
@@ -126,22 +126,22 @@ class Scheduler:
         *,
         scheduler_name: str,
         default_queue: str = "default",
-        patience: float = PATIENCE,
+        partial_gang_seconds: float = PARTIAL_GANG_SECONDS,
         reserve_after: float = RESERVE_AFTER,
         epoch: float | None = None,
-        backing: BackingRules | None = None,
+        backing: BackingSettings | None = None,
         topology: Topology | None = None,
         timed: Timed = _untimed,
     ) -> None:
         self.cluster = Cluster()
         self.configuration = configuration
-        rules = PluginSet(configuration)
+        plugins = PluginSet(configuration)
         # What plugins of the site did wrong.
         self.plugin_faults = Faults()
-        self.cache = JobCache(self.cluster, rules, scheduler_name=scheduler_name, default_queue=default_queue)
+        self.cache = JobCache(self.cluster, plugins, scheduler_name=scheduler_name, default_queue=default_queue)
         reservations = Reservations(self.cluster.columns)
-        reservations.patience, reservations.epoch = reserve_after, epoch
-        host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
+        reservations.reserve_after, reservations.epoch = reserve_after, epoch
+        host_selector = HostSelector(self.cluster, plugins, reservations, self.plugin_faults)
         # Racks and switches; made at once where the settings name levels, else when something asks for it.
         tree = topology or Topology()
         self.graph = GraphSource(
@@ -151,10 +151,12 @@ class Scheduler:
             self.cluster.devices,
         )
         graph_placer = GraphPlacer(self.cache, self.graph, host_selector)
-        self.session = Session(self.cache, host_selector, graph_placer, rules, patience=patience)
-        self.session.batch_jobs.rules = backing or BackingRules()
-        self._announcer = StatusReporter(self.session)
-        self._explainer = Explainer(self.session, self._announcer)
+        self.session = Session(
+            self.cache, host_selector, graph_placer, plugins, partial_gang_seconds=partial_gang_seconds
+        )
+        self.session.batch_jobs.settings = backing or BackingSettings()
+        self._reporter = StatusReporter(self.session)
+        self._explainer = Explainer(self.session, self._reporter)
         self._resting = NodeBackoff()
         self.overfull = OvercommittedNodes(self.cluster)
         self._timed = timed
@@ -170,23 +172,23 @@ class Scheduler:
         # Until when all jobs had been tried since the last departure, and how many departures there had been then.
         self._all_tried = (0.0, 0)
 
-    def configure(self, configuration: Configuration, *, patience: float, reserve_after: float) -> None:
+    def configure(self, configuration: Configuration, *, partial_gang_seconds: float, reserve_after: float) -> None:
         """Schedule by this configuration from the next slice on; times are seconds (see the settings)."""
         self._take_back()
-        self.session.patience = patience
+        self.session.partial_gang_seconds = partial_gang_seconds
         reservations = self.session.reservations
-        reservations.patience = reserve_after
+        reservations.reserve_after = reserve_after
         reservations.forget()
         self.configuration = configuration
-        rules = PluginSet(configuration)
-        self.session.rules = rules
+        plugins = PluginSet(configuration)
+        self.session.plugins = plugins
         self.session.host_selector.close()
         self.plugin_faults.begin_anew()
-        self.session.host_selector = HostSelector(self.cluster, rules, reservations, self.plugin_faults)
+        self.session.host_selector = HostSelector(self.cluster, plugins, reservations, self.plugin_faults)
         self.session.graph_placer = GraphPlacer(self.cache, self.graph, self.session.host_selector)
         # Only enqueue looks whether kept room has lapsed.
         self.session.unclaimed.clear()
-        self.cache.reconfigure(rules)
+        self.cache.reconfigure(plugins)
         self._cycle = None
         self._news = True
 
@@ -249,7 +251,7 @@ class Scheduler:
             self._news = True
             return
         if isinstance(event, StatusWriteFailed):
-            self._announcer.failed(event.uid)
+            self._reporter.failed(event.uid)
             return
         if isinstance(event, Unsent):
             self._undo(event.action)
@@ -264,7 +266,7 @@ class Scheduler:
         elif isinstance(event, BindFailed) and (task := self.cache.jobs.tasks.get(event.uid)) and not task.is_archived:
             self.cache.queue.back_off(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
-            self.session.blocked[task.job.key] = Refused("BindingFailed", said)
+            self.session.blocked[task.job.key] = Unplaceable("BindingFailed", said)
         self._news = True
 
     def _without_ended(self, event: Event) -> Event:
@@ -295,7 +297,7 @@ class Scheduler:
                     if any(claim.uid == action.uid for claim in waiting.claims):
                         provisioning[uid] = replace(waiting, until=self.session.now)
             case PodCondition() | GroupStatus() | QueueStatus():
-                self._announcer.failed(action.uid)
+                self._reporter.failed(action.uid)
         self._news = True
 
     def _note_tag(self, uid: str) -> None:
@@ -345,7 +347,7 @@ class Scheduler:
         if not self._take_in(lambda: next(steps, None) is None):
             return True
         self._take_back()
-        self._announcer.forget_settled()
+        self._reporter.forget_settled()
         return self.cache.arriving
 
     def decide(self, now: float, expired: Callable[[], bool], *, hurry: bool = False) -> Decision:
@@ -387,7 +389,7 @@ class Scheduler:
 
     def _forgive(self, now: float) -> None:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
-        self._news |= self.cache.queue.flush_backoff(now) | self._announcer.say_again()
+        self._news |= self.cache.queue.flush_backoff(now) | self._reporter.say_again()
         spared, refusing = self.session.unevictable, self.session.exhausted_budgets
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
@@ -424,15 +426,15 @@ class Scheduler:
         yield from evict_partial_gangs(self.session)
         yield from reconcile(self.session)
         yield from reserve(self.session)
-        for name in self.session.rules.actions:
+        for name in self.session.plugins.actions:
             yield from self._timed(name, ACTIONS[name](self.session))
-        if "reclaim" in self.session.rules.actions:
+        if "reclaim" in self.session.plugins.actions:
             # Where reclaim stands before allocate, it has not seen yet what allocate could not place.
             yield from self._timed("reclaim", reclaim(self.session))
         if self.cache.arriving:
             # What is said of half a gang is not true a moment later, and its bindings would wait until it is written.
             return
-        for action in self._announcer.run():
+        for action in self._reporter.run():
             if action is not None:
                 self.session.actions.append(action)
             yield

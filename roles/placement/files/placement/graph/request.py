@@ -82,7 +82,7 @@ class Request:
             raise RequestError(f"{len(self.parts)} parts, expected 1 to {MOST_PARTS}")
 
 
-class Share(NamedTuple):
+class PartNodes(NamedTuple):
     """The nodes of one part: rows, and how many pods each gets."""
 
     rows: NDArray[np.intp]
@@ -96,7 +96,7 @@ class Share(NamedTuple):
 class Selection(NamedTuple):
     """Where a gang goes."""
 
-    shares: tuple[Share, ...]
+    parts: tuple[PartNodes, ...]
     # The level and the domain that all of it is within.
     level: str
     domain: str
@@ -108,10 +108,10 @@ class Selection(NamedTuple):
     @property
     def rows(self) -> list[int]:
         """Return the rows that are used, each once, in ascending order."""
-        return sorted({row for share in self.shares for row in share.rows.tolist()})
+        return sorted({row for part in self.parts for row in part.rows.tolist()})
 
 
-class Refused(NamedTuple):
+class NoMatch(NamedTuple):
     """Why a gang goes nowhere: for each level that was tried, what is missing."""
 
     reasons: Sequence[str]

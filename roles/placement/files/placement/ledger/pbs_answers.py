@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 from placement.ledger.identity import USER
-from placement.model.batch import BatchJob, Share
+from placement.model.batch import BatchJob, HostShare
 from placement.shared import pbs_json, quantity
 
 _ID: Final = re.compile(r"(\d+)(?:\[(\d*)\])?\.[A-Za-z0-9_.-]+", re.ASCII)
@@ -70,7 +70,7 @@ def _job(name: str, fields: Json, now: int, owner: str, queue: str | None) -> Ba
     elsewhere = queue is not None and fields.get("queue") != queue
     if tag is not None and user != owner and (elsewhere or not _only_holds(user, tag[2], fields)):
         tag = None
-    shares: tuple[Share, ...] = ()
+    shares: tuple[HostShare, ...] = ()
     # While it begins its hosts have not heard of it yet, or are making room.
     begins_now = runs and fields.get("substate") == _BEGINNING
     if runs and (tag is not None or begins_now):
@@ -85,7 +85,7 @@ def _job(name: str, fields: Json, now: int, owner: str, queue: str | None) -> Ba
     estimated = estimated if isinstance(estimated, dict) else {}
     begins = _seconds_until(estimated.get("start_time"), now)
     return BatchJob(
-        job=name,
+        id=name,
         run=pbs_json.run_of(fields) or 0,
         state=state,
         system="pbs",
@@ -134,7 +134,7 @@ def _only_holds(user: str, tag: str, fields: Json) -> bool:
     return bool(USER.fullmatch(user) and _UUID.fullmatch(tag)) and tuple(words[-3:]) == ("--", *HOLDER)
 
 
-def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:
+def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[HostShare, ...]:
     """`(a:ncpus=2:mem=1kb)+(b[0]:ncpus=1+b[1]:ncpus=1)` on `a/0*2+b/0*0`: what the job has of each host."""
     if not isinstance(exec_vnode, str) or not isinstance(exec_host, str):
         raise AnswerError(f"qstat: job {name} runs nowhere")
@@ -144,7 +144,7 @@ def _shares(name: str, exec_vnode: Any, exec_host: Any) -> tuple[Share, ...]:
     return tuple(_share(name, chunk, host) for chunk, host in zip(chunks, hosts, strict=True))
 
 
-def _share(name: str, chunk: tuple[pbs_json.Vnode, ...], host: str) -> Share:
+def _share(name: str, chunk: tuple[pbs_json.Vnode, ...], host: str) -> HostShare:
     totals: dict[str, int] = {}
     for resource, value in (amount for _vnode, amounts in chunk for amount in amounts):
         try:
@@ -158,7 +158,7 @@ def _share(name: str, chunk: tuple[pbs_json.Vnode, ...], host: str) -> Share:
     if not slash or "ncpus" not in totals:
         raise AnswerError(f"qstat: job {name} has {str(chunk)[:80]!a} of {host[:80]!a}")
     cores, memory = totals.pop("ncpus"), totals.pop("mem", 0)
-    return Share(host=name_of_host, cores=cores, memory=memory, devices=tuple(sorted(totals.items())))
+    return HostShare(host=name_of_host, cores=cores, memory=memory, devices=tuple(sorted(totals.items())))
 
 
 def _hosts(placed: Any) -> tuple[str, ...]:

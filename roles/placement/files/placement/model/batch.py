@@ -11,7 +11,7 @@ from placement.model.rules.selector import LabelPairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackingRules:
+class BackingSettings:
     """How a site's batch system says what pods ask for, and how long it waits."""
 
     # Whether pods of a gang that ask for less than a core share whole ones; otherwise each has its own.
@@ -53,7 +53,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class HostShare:
     """What a job that runs has of one host, for one chunk; memory in KiB."""
 
     host: str
@@ -70,7 +70,7 @@ class BatchJob:
     empty for a job that no daemon has submitted, whatever its name says.
     """
 
-    job: str
+    id: str
     run: int
     state: str
     # The batch system, as a lease names it.
@@ -87,7 +87,7 @@ class BatchJob:
     owner: str = ""
     queue: str = ""
     # Of a job without a tag only while it begins; and whether, beginning, it has its hosts for itself.
-    shares: tuple[Share, ...] = ()
+    shares: tuple[HostShare, ...] = ()
     whole: bool = False
     # Those that it has, or, while it waits, those that it is expected on; for a job of ours its shares say more.
     hosts: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class BatchJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
+class ForeignRun:
     """One run of one job that is not ours on one node; its times are those of the job."""
 
     system: str
@@ -111,5 +111,5 @@ class Lease:
 
     @property
     def key(self) -> str:
-        """What makes it this lease and no other, in the words in which its node announces it."""
+        """What makes it this run and no other, in the words in which its node announces it."""
         return f"{self.system}/{self.job}/{self.run}"

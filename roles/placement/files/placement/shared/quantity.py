@@ -37,7 +37,7 @@ def kubernetes(text: str) -> int:
     A fraction finer than a nano is rounded away from zero, and a binary amount is capped at 2^63-1. QuantityError says
     what is wrong.
     """
-    match = matched(_GRAMMAR, text, "Kubernetes quantity", "such as 500m, 1.5Gi or 2e3")
+    match = fullmatch_or_error(_GRAMMAR, text, "Kubernetes quantity", "such as 500m, 1.5Gi or 2e3")
     sign, whole, part, exponent, suffix = match.groups()
     # apimachinery reads "." and "k" as zero; the documented grammar wants a digit, and so do we.
     if not (whole or part):
@@ -57,7 +57,7 @@ def kubernetes(text: str) -> int:
 
 def pbs_size(text: str) -> int:
     """Return the bytes of a PBS size: bytes where no unit stands, units of 1024, a word (``w``) being 8 bytes."""
-    number, unit, word = matched(_PBS, text, "PBS size", "such as 1gb, 655360kb or 1gw").groups()
+    number, unit, word = fullmatch_or_error(_PBS, text, "PBS size", "such as 1gb, 655360kb or 1gw").groups()
     value = int(number) * (8 if word in ("w", "W") else 1) << _SHIFT[unit.lower()]
     return bounded(value, text)
 
@@ -69,7 +69,7 @@ def bounded(value: int, text: str) -> int:
     return value
 
 
-def matched(pattern: "t.Pattern[str]", text: t.Any, what: str, example: str) -> "t.Match[str]":
+def fullmatch_or_error(pattern: "t.Pattern[str]", text: t.Any, what: str, example: str) -> "t.Match[str]":
     """Return the match of a pattern with a whole text of bounded length; QuantityError shows an example."""
     if not isinstance(text, str):
         raise QuantityError(f"{what}: expected text, found {type(text).__name__}")

@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import Conf, flattened, load, loaded_from
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import (
+    Conf,
+    inlined_text,
+    load,
+    loaded_from,
+)
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.version import Version
 
@@ -95,7 +100,7 @@ def test_what_is_no_list_of_nodes_is_not_read_as_one() -> None:
 
 def test_the_flat_text_says_the_same_in_one_file() -> None:
     site = conf("A=1\n# note\nInclude more.conf\nB=\\\n3\n", more="A=2")
-    assert flattened(site) == "A=1\nA=2\nB=\\\n3\n"
+    assert inlined_text(site) == "A=1\nA=2\nB=\\\n3\n"
 
 
 def test_a_changed_file_replaces_what_was_read() -> None:

@@ -16,10 +16,10 @@ from .api import ClusterApi
 from .pods import Pods
 
 EVENTS_PER_JOB = 10
-Looked = Callable[[List[str], Dict[str, List[Pod]]], bool]
+JobStillRuns = Callable[[List[str], Dict[str, List[Pod]]], bool]
 
 
-class Drained(NamedTuple):
+class EvictionResult(NamedTuple):
     """`reason` says why pods are left, or nothing."""
 
     reason: str
@@ -27,7 +27,7 @@ class Drained(NamedTuple):
     left: int
 
 
-class Drain:
+class NodeEvictor:
     """May be used by several threads at once. `pool` serves evictions alone, `at_once` of one job at a time."""
 
     def __init__(
@@ -47,33 +47,33 @@ class Drain:
         self.stopping = stopping
         self.remark = remark
 
-    def run(self, key: str, names: List[str], *, give_up: float, looked: Looked) -> Drained:
+    def run(self, key: str, names: List[str], *, give_up: float, job_still_runs: JobStillRuns) -> EvictionResult:
         """Return at the monotonic time `give_up` in any case, soon after a request that is under way then.
 
-        `looked` is shown the pods every time, and says whether the job is still there.
+        `job_still_runs` is shown the pods every time, and says whether the job is still there.
         """
         asked: Set[str] = set()
         pause = 0.1
         while True:
             pods = self.pods.on(names, give_up=give_up)
-            running = looked(names, pods)
+            running = job_still_runs(names, pods)
             names = [name for name in names if pods[name]]
             here = [pod for name in names for pod in pods[name]]
             if not here:
-                return Drained("", len(asked), 0)
+                return EvictionResult("", len(asked), 0)
             if not running or self.stopping.is_set():
-                return Drained("stopping" if running else "the job has ended", len(asked), len(here))
+                return EvictionResult("stopping" if running else "the job has ended", len(asked), len(here))
             if time.monotonic() + pause >= give_up:
                 self.pool.submit(self._report, key, names)
-                return Drained("pods have not left in time", len(asked), len(here))
+                return EvictionResult("pods have not left in time", len(asked), len(here))
             asked |= self._evict([pod for pod in here if not pod.leaving], give_up)
             self.stopping.wait(spread(pause))
             pause = min(1.0, pause * 1.5)
 
-    def ask(self, names: List[str], *, give_up: float, looked: Looked) -> int:
+    def ask(self, names: List[str], *, give_up: float, job_still_runs: JobStillRuns) -> int:
         """Ask all pods on these nodes once to leave, and wait for none; return how many the API took."""
         pods = self.pods.on(names, give_up=give_up)
-        looked(names, pods)
+        job_still_runs(names, pods)
         return len(self._evict([pod for name in names for pod in pods[name] if not pod.leaving], give_up))
 
     def _evict(self, pods: List[Pod], give_up: float) -> Set[str]:

@@ -194,7 +194,7 @@ class Daemon:
         configure = partial(
             parts.loop.scheduler.configure,
             new.configuration,
-            patience=new.half_gang_seconds,
+            partial_gang_seconds=new.half_gang_seconds,
             reserve_after=new.reserve_after_seconds,
         )
         if not parts.loop.put_call(configure, _ROOM_SECONDS):

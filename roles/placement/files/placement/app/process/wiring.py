@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from placement.app.batch_worker import BatchSide, identities_of, ledger_of, rules_of
+from placement.app.batch_worker import BatchWorker, backing_settings, identities_of, ledger_of
 from placement.app.loop.loop import Loop
 from placement.app.settings.settings import Settings, identity
 from placement.app.telemetry.journal import Journal
@@ -87,15 +87,15 @@ class Assembly:
             settings.configuration,
             scheduler_name=settings.scheduler_name,
             default_queue=settings.default_queue,
-            patience=settings.half_gang_seconds,
+            partial_gang_seconds=settings.half_gang_seconds,
             reserve_after=settings.reserve_after_seconds,
             epoch=time.time() - time.monotonic(),
-            backing=rules_of(settings, identities),
+            backing=backing_settings(settings, identities),
             topology=read_topology(settings),
             timed=self.metrics.timed,
         )
         self.topology = TopologyView(scheduler.cluster, scheduler.graph)
-        self.batch = BatchSide(
+        self.batch = BatchWorker(
             ledger_of(settings, identities),
             self.carrier,
             put=self._put,

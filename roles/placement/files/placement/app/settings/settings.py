@@ -23,7 +23,7 @@ from placement.kube.write.dispatcher import BINDERS
 from placement.kube.write.event_recorder import MOST_WAITING
 from placement.ledger.identity import expression_error
 from placement.ledger.pbs import read_names, read_properties
-from placement.policy.framework.session import PATIENCE
+from placement.policy.framework.session import PARTIAL_GANG_SECONDS
 from placement.policy.plugins import configuration
 from placement.policy.plugins.configuration import Configuration, ConfigurationError
 from placement.policy.queues.reservations import RESERVE_AFTER
@@ -64,7 +64,7 @@ class Settings:
     events_waiting: int = MOST_WAITING
     slice_milliseconds: float = 8.0
     # How long a gang that has never been whole may be bound in part.
-    half_gang_seconds: float = PATIENCE
+    half_gang_seconds: float = PARTIAL_GANG_SECONDS
     # How long the first job of a queue waits before nodes are kept for it on which pods have no known end.
     reserve_after_seconds: float = RESERVE_AFTER
     log_level: str = "info"
@@ -158,7 +158,7 @@ def _place(value: object) -> str:
     return "" if good else "a placement of PBS: free, pack, scatter or vscatter, then :excl, :exclhost, :group=..."
 
 
-def _read_by(read: Callable[[str], object], what: str) -> Callable[[object], str]:
+def _check_readable(read: Callable[[str], object], what: str) -> Callable[[object], str]:
     def check(value: object) -> str:
         try:
             read(str(value))
@@ -184,6 +184,7 @@ def _level(value: object) -> str:
     return "" if value in ("debug", "info", "warning", "error") else "debug, info, warning or error"
 
 
+# By key, what says which value was expected; nothing where the value is good.
 _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "scheduler_name": _named,
     "default_queue": _named,
@@ -203,17 +204,17 @@ _CHECKS: Final[dict[str, Callable[[object], str]]] = {
     "half_gang_seconds": _between(1, 86_400),
     "reserve_after_seconds": _between(1, 604_800),
     "log_level": _level,
-    "topology_levels": _read_by(read_levels, "a list of levels"),
+    "topology_levels": _check_readable(read_levels, "a list of levels"),
     "pbs_queue": _expression,
     "pbs_account": _expression,
     "pbs_project": _expression,
     "pbs_user": _expression,
     "pbs_least_uid": _between(1, 1 << 31),
     "pbs_place": _place,
-    "pbs_chunk": _read_by(read_properties, "a list of resources"),
+    "pbs_chunk": _check_readable(read_properties, "a list of resources"),
     "pbs_cores": lambda value: "" if value in ("round_up", "pack") else "round_up or pack",
-    "pbs_resources": _read_by(read_names, "a list of names"),
-    "pbs_labels": _read_by(read_names, "a list of names"),
+    "pbs_resources": _check_readable(read_names, "a list of names"),
+    "pbs_labels": _check_readable(read_names, "a list of names"),
     "pbs_grace_seconds": _between(0, 86_400),
     "pbs_linger_seconds": _between(0, 86_400),
     "pbs_lost_seconds": _between(10, 604_800),

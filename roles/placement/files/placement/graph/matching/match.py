@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placement.graph.matching.filling import fill, suffices
 from placement.graph.policies.policy import Nodes, Places
 from placement.graph.policies.register import policy_named
-from placement.graph.request import Part, Refused, Request, Selection, Share
+from placement.graph.request import NoMatch, Part, PartNodes, Request, Selection
 from placement.graph.topology import CLUSTER
 from placement.graph.tree.fits import fitting
 from placement.graph.tree.numa_nodes import MAX_LOOKS
@@ -36,7 +36,7 @@ def choose(
     *,
     idle: Bools | None = None,
     room: Int64s | None = None,
-) -> Selection | Refused:
+) -> Selection | NoMatch:
     """Return where the gang goes, or why it goes nowhere.
 
     `feasible` has the rows that each part may use, None for all. `idle` has the rows that count as empty for exclusive
@@ -49,20 +49,20 @@ def choose(
     search = _Search(graph, request, feasible, idle, room)
     missing = search.missing()
     if missing:
-        return Refused((missing,))
+        return NoMatch((missing,))
     reasons: list[str] = []
     for level in request.within:
         found = search.in_one(level)
         if found is not None:
-            run, shares = found
-            return search.selection(shares, level, graph.domain_name(level, run))
+            run, parts = found
+            return search.selection(parts, level, graph.domain_name(level, run))
         reasons.append(search.shortage(level))
     if not (request.within and request.required):
         everywhere = search.in_few(request.within[0]) if request.within else search.attempt(search.everywhere)
         if everywhere is not None:
             return search.selection(everywhere, CLUSTER, CLUSTER)
         reasons.append(search.shortage(CLUSTER))
-    return Refused(tuple(reasons))
+    return NoMatch(tuple(reasons))
 
 
 class _Search:
@@ -135,8 +135,8 @@ class _Search:
 
     def selection(self, found: _Found, level: str, domain: str) -> Selection:
         """Return what was found as rows."""
-        shares = tuple(Share(self._rows[places], numbers) for places, numbers in found)
-        return Selection(shares, level, domain, self._exclusive)
+        parts = tuple(PartNodes(self._rows[places], numbers) for places, numbers in found)
+        return Selection(parts, level, domain, self._exclusive)
 
     def in_one(self, level: str) -> tuple[int, _Found] | None:
         """Return the first domain of the level, by the policy, that holds all parts, and what each gets."""

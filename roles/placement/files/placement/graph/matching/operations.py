@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.graph.matching.match import choose
-from placement.graph.request import Refused, Request, Selection
+from placement.graph.request import NoMatch, Request, Selection
 from placement.graph.tree.tree import Graph
 from placement.state.nodes.node_filters import Bools
 
@@ -44,19 +44,19 @@ class Window:
 
 def without_allocating(
     graph: Graph, request: Request, feasible: Feasible, *, idle: Bools | None = None
-) -> Selection | Refused:
+) -> Selection | NoMatch:
     """Return where the gang would go now."""
     return choose(graph, request, feasible, idle=idle)
 
 
 def allocate(
     graph: Graph, request: Request, feasible: Feasible, charge: Charge, *, idle: Bools | None = None
-) -> Selection | Refused:
+) -> Selection | NoMatch:
     """Place the gang now: `charge` is called for each part and row before this returns."""
     found = choose(graph, request, feasible, idle=idle)
     if isinstance(found, Selection):
-        for index, share in enumerate(found.shares):
-            for row, number in zip(share.rows.tolist(), share.numbers.tolist(), strict=True):
+        for index, part in enumerate(found.parts):
+            for row, number in zip(part.rows.tolist(), part.numbers.tolist(), strict=True):
                 charge(index, row, number)
     return found
 
@@ -71,7 +71,7 @@ def allocate_or_reserve(
     idle: Bools | None = None,
     windows: Sequence[Window] = (),
     lasts: float = inf,
-) -> Selection | Refused:
+) -> Selection | NoMatch:
     """Place the gang now, or say when and where it can start once what runs has ended.
 
     A gang that lasts so many seconds, without end by default, is on no row in one of its windows. A reservation charges
@@ -83,7 +83,7 @@ def allocate_or_reserve(
         return now
     columns = graph.columns
 
-    def at(time: float, around: Sequence[Window]) -> Selection | Refused:
+    def at(time: float, around: Sequence[Window]) -> Selection | NoMatch:
         """Choose with the room that is left then; `idle` no longer says what is empty."""
         room = columns.unpromised_for(len(columns.axis), request.ignored).copy()
         for ending in endings:
@@ -93,7 +93,7 @@ def allocate_or_reserve(
 
     # But for windows there is never less room at a later time, so the first time that suffices is found by halving.
     last = at(times[-1], ())
-    if isinstance(last, Refused):
+    if isinstance(last, NoMatch):
         return last
     low, high, best = 0, len(times) - 1, last
     while low < high:
@@ -123,7 +123,7 @@ def _outside(windows: Sequence[Window], at: float, lasts: float, feasible: Feasi
     return [outside if part is None else part & outside for part in feasible]
 
 
-def satisfiability(graph: Graph, request: Request, feasible: Feasible) -> Refused | None:
+def satisfiability(graph: Graph, request: Request, feasible: Feasible) -> NoMatch | None:
     """Return why the gang could not start even if all its nodes were empty; None where it could."""
     found = choose(graph, request, feasible, room=graph.columns.allocatable)
-    return found if isinstance(found, Refused) else None
+    return found if isinstance(found, NoMatch) else None

@@ -19,14 +19,15 @@ from typing import Final
 
 from placement.kube.transport.credentials import Credentials, Endpoint
 
-# One object is at most 1.5 MB in etcd; what is longer than this is no answer of an API server.
+# etcd takes at most 1.5 MiB for one object by default, in the API server's own encoding. As JSON the same object can be
+# several times as large. A line that is longer than this is no object.
 MAX_LINE: Final = 32 << 20
 _MAX_HEAD: Final = 64 << 10
 _RECEIVE: Final = 256 << 10
 _CONNECT_SECONDS: Final = 5.0
 # A connection that has been idle for longer may have died unnoticed: opening another costs milliseconds, finding out
 # costs a timeout.
-KEPT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 10.0
 UNAUTHORIZED: Final = 401
 # No Content and Not Modified have no body whatever their headers say, and interim answers (1xx) but the answer itself.
 _BODILESS: Final = frozenset({204, 304})
@@ -62,24 +63,24 @@ class Connection:
     """
 
     def __init__(
-        self, credentials: Credentials, *, timeout: float, kept: float = KEPT_SECONDS, agent: str = "placement"
+        self, credentials: Credentials, *, timeout: float, idle_limit: float = IDLE_SECONDS, agent: str = "placement"
     ) -> None:
         self._credentials = credentials
         self._timeout = timeout
-        self._kept = kept
+        self._idle_limit = idle_limit
         self._agent = agent
         self._socket: ssl.SSLSocket | None = None
         self._endpoint: Endpoint | None = None
-        self._head = ""
-        self._rest = b""
-        self._used = 0.0
+        self._request_head = ""
+        self._buffer = b""
+        self._last_used = 0.0
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-        self._rest = b""
+        self._buffer = b""
 
     def request(self, method: str, path: str, body: bytes = b"", *, content_type: str = "application/json") -> Answer:
         """One request and its whole answer."""
@@ -101,13 +102,13 @@ class Connection:
     def lines(self, path: str) -> Iterator[list[bytes]]:
         """Yield the lines of a long answer as they come, several at a time.
 
-        Yields nothing for an answer other than 200 but raises `Refused` with it.
+        Yields nothing for an answer other than 200 but raises `HttpError` with it.
         """
         whole = False
         try:
             status, headers = self._exchange("GET", path, b"", "")
             if status != 200:
-                raise Refused(Answer(status, b"".join(self._pieces(status, headers)), _retry_after(headers)))
+                raise HttpError(Answer(status, b"".join(self._pieces(status, headers)), _retry_after(headers)))
             # The answer has begun: that is news too, the server is there and serves this version.
             yield []
             pending: list[bytes] = []
@@ -132,7 +133,7 @@ class Connection:
 
     def _exchange(self, method: str, path: str, body: bytes, content_type: str) -> tuple[int, dict[bytes, bytes]]:
         """Send the request, and read up to the end of the headers."""
-        fresh = self._socket is None
+        newly_opened = self._socket is None
         try:
             self._send(method, path, body, content_type)
             head = self._receive_head()
@@ -140,7 +141,7 @@ class Connection:
             # A kept connection that the server has closed meanwhile: a request it did not begin to answer may have
             # been carried out all the same, so only reading is repeated here.
             self.close()
-            if fresh or method != "GET":
+            if newly_opened or method != "GET":
                 raise
             self._send(method, path, body, content_type)
             head = self._receive_head()
@@ -152,12 +153,12 @@ class Connection:
         raise ValueError("nothing but interim answers")
 
     def _send(self, method: str, path: str, body: bytes, content_type: str) -> None:
-        if self._socket is not None and time.monotonic() - self._used > self._kept:
+        if self._socket is not None and time.monotonic() - self._last_used > self._idle_limit:
             self.close()
         if self._socket is None:
             self._open()
         assert self._socket is not None
-        head = f"{method} {path} HTTP/1.1\r\n{self._head}"
+        head = f"{method} {path} HTTP/1.1\r\n{self._request_head}"
         if body or method != "GET":
             head += f"Content-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
         self._socket.sendall(head.encode() + b"\r\n" + body)
@@ -174,19 +175,19 @@ class Connection:
         head = f"Host: {endpoint.host}:{endpoint.port}\r\nUser-Agent: {self._agent}\r\nAccept: application/json\r\n"
         if endpoint.authorization:
             head += f"Authorization: {endpoint.authorization}\r\n"
-        self._head = head
-        self._rest = b""
+        self._request_head = head
+        self._buffer = b""
 
     def _receive(self) -> bytes:
-        if self._rest:
-            piece, self._rest = self._rest, b""
+        if self._buffer:
+            piece, self._buffer = self._buffer, b""
             return piece
         if self._socket is None:
             raise EOFError("closed")
         piece = self._socket.recv(_RECEIVE)
         if not piece:
             raise _Ended("the server closed the connection")
-        self._used = time.monotonic()
+        self._last_used = time.monotonic()
         return piece
 
     def _receive_head(self) -> bytes:
@@ -194,7 +195,7 @@ class Connection:
         while True:
             end = head.find(b"\r\n\r\n")
             if end >= 0:
-                self._rest = head[end + 4 :]
+                self._buffer = head[end + 4 :]
                 return head[:end]
             if len(head) > _MAX_HEAD:
                 raise ValueError("headers of more than 64 KiB")
@@ -223,7 +224,7 @@ class Connection:
         while left > 0:
             piece = self._receive()
             if len(piece) > left:
-                piece, self._rest = piece[:left], piece[left:]
+                piece, self._buffer = piece[:left], piece[left:]
             left -= len(piece)
             yield piece
 
@@ -248,7 +249,7 @@ class Connection:
                 # The trailing empty line; API servers send no trailers.
                 while len(buffer) < 2:
                     buffer += self._receive()
-                self._rest = buffer[2:]
+                self._buffer = buffer[2:]
                 return
             left += 2
             while left > len(buffer):
@@ -262,7 +263,7 @@ class Connection:
             buffer = buffer[left:]
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """The server answered a watch with something else than 200."""
 
     def __init__(self, answer: Answer) -> None:

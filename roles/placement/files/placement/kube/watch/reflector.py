@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 
 from placement.kube.decode.decoder import Bookmark, Decoder, Page, Reader, WatchFailed, relisted
 from placement.kube.transport.backoff import LONGEST_SECONDS, Backoff
-from placement.kube.transport.http1 import Answer, Connection, NoAnswer, Refused, TooLong
+from placement.kube.transport.http1 import Answer, Connection, HttpError, NoAnswer, TooLong
 from placement.kube.transport.status import forbidden, not_found
 from placement.model.messages.event import UNSERVED, Deleted, Event, Object, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
@@ -154,7 +154,7 @@ class Reflector:
             except Relist as error:
                 self._note(f"list again: {error}")
                 self._version = 0
-            except Refused as error:
+            except HttpError as error:
                 if self._is_unserved(error.answer):
                     self._do_without("not served by this API server", gone=True)
                 elif self.source.dispensable and forbidden(error.answer):
@@ -176,11 +176,11 @@ class Reflector:
                 return
 
     def _list(self) -> None:
-        """List all pages, as one event, in the newest version that is served; raise Refused where none is."""
+        """List all pages, as one event, in the newest version that is served; raise HttpError where none is."""
         for source in self.source.versions():
             try:
                 self._list_version(source)
-            except Refused as error:
+            except HttpError as error:
                 if not self._is_unserved(error.answer) or source.older is None:
                     raise
             else:
@@ -197,7 +197,7 @@ class Reflector:
             if answer.status == _GONE:
                 raise Relist("the list took longer than the server remembers")
             if answer.status != _OK:
-                raise Refused(answer)
+                raise HttpError(answer)
             page = self._decoder.decode_page(self.source.kind, answer.body)
             if isinstance(page, WatchFailed):
                 raise NoAnswer(f"unreadable list: {page.reason}", sent=True)
@@ -237,7 +237,7 @@ class Reflector:
         """Asks for the server's version: a watch told nothing, not even the bookmark before its end."""
         answer = self._connection.request("GET", f"{self._served.path}?{urlencode({'limit': '1'})}")
         if answer.status != _OK:
-            raise Refused(answer)
+            raise HttpError(answer)
         page = self._decoder.decode_page(self.source.kind, answer.body)
         if isinstance(page, WatchFailed):
             raise NoAnswer(f"unreadable list: {page.reason}", sent=True)
@@ -284,7 +284,7 @@ class Reflector:
         try:
             for lines in self._connection.lines(f"{self._served.path}?{urlencode(query)}"):
                 self._take(lines)
-        except Refused as error:
+        except HttpError as error:
             if error.answer.status == _GONE:
                 raise Relist("the version is too old") from None
             if _AHEAD in error.answer.body:

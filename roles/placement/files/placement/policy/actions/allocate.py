@@ -10,7 +10,7 @@ from placement.model.slicing import Steps
 from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.cache.equivalence_cache import Failure
 from placement.policy.framework.queue_loop import visit_queues
-from placement.policy.framework.session import Refused, Session
+from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.job import Job, Problem, Status, Task, alike, wanted_by
 from placement.policy.queues.queue import QueueEntry, QueueInfo
 
@@ -29,7 +29,7 @@ def allocate(session: Session) -> Steps[None]:
 
 def _visit(session: Session, queue: QueueInfo, alone: bool) -> Steps[bool]:
     """Places the queue's first job, or what of it must start together."""
-    if session.rules.overused(queue):
+    if session.plugins.overused(queue):
         return False
     return (yield from place_first(session, queue, queue.order, alone))
 
@@ -42,14 +42,14 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
     if not session.cache.admission.admits(job):
         # It has its place again once it has been read again.
         return True
-    needed = session.rules.needed(job)
+    needed = session.plugins.needed(job)
     if needed == 1 and alone and not places:
         needed = _RUN
     if job.topological:
         # Where the first pod goes decides where the others can.
         needed = max(needed, min(job.pending, _TOGETHER))
     tasks = job.next_tasks(needed)
-    if len(tasks) >= session.rules.needed(job):
+    if len(tasks) >= session.plugins.needed(job):
         yield from _place(session, queue, job, tasks)
         yield from reserve_at_once(session, job)
     else:
@@ -60,7 +60,7 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
 def _place(
     session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
 ) -> Steps[None]:
-    together = session.rules.needed(job)
+    together = session.plugins.needed(job)
     limit = session.cache.tree.limit(queue, wanted_by(tasks), session.cache.total)
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
@@ -69,7 +69,7 @@ def _place(
         return
     if limit:
         _put_back(job, tasks)
-        session.refuse(job, passed, Refused("QueueLimit", limit), limited=True)
+        session.refuse(job, passed, Unplaceable("QueueLimit", limit), limited=True)
         return
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
@@ -114,7 +114,7 @@ def _place(
             # It is visited again, and then its tasks unlike this one have their turn.
             return
         tried = (*passed, *tasks[: placed + 1])
-        session.refuse(job, tried, Refused("NotEnoughResources", "", placer.reasons(failed)))
+        session.refuse(job, tried, Unplaceable("NotEnoughResources", "", placer.reasons(failed)))
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
@@ -146,7 +146,7 @@ def format_size(job: Job) -> str:
 
 
 def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure) -> None:
-    together = session.rules.needed(job)
+    together = session.plugins.needed(job)
     if failure.never:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem("NeverFits", text))
@@ -156,4 +156,4 @@ def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure)
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
     if failure.why:
         short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
-    session.refuse(job, tried, Refused("NotEnoughResources", short, failure.nodes))
+    session.refuse(job, tried, Unplaceable("NotEnoughResources", short, failure.nodes))

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 
 from placement.model.objects.volume import PersistentVolume
 from placement.model.slicing import Steps
-from placement.policy.framework.session import Refused, Session
+from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Status, Task, wanted_by
 from placement.state.nodes.node_columns import RESTING
@@ -35,14 +35,14 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
         session.cache.queue.pipelined.pop(job.key, None)
         return
     tasks.sort(key=lambda task: task.key)
-    if job.key in session.cache.admission.stale:
+    if job.key in session.cache.admission.read_before_change:
         # It is not known yet whether it may have what is kept for it.
         return
     if job.problem is not None:
         # Its queue may be gone, or not be for it any more.
         _release(session, tasks)
         return
-    together = job.ready < job.min_member and session.rules.gangs
+    together = job.ready < job.min_member and session.plugins.gangs
     if together and (job.ready + len(tasks) < job.min_member or _lacks_task(job)):
         # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
         _release(session, tasks)
@@ -143,7 +143,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         return
     if unmade:
         session.cache.queue.back_off(job, session.now)
-        session.blocked[job.key] = Refused("ProvisioningFailed", unmade)
+        session.blocked[job.key] = Unplaceable("ProvisioningFailed", unmade)
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
     incomplete = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
     if lacking or incomplete or not all(session.feasibility.stands(task) for task in tasks):
@@ -184,7 +184,7 @@ def _give_up(session: Session, tasks: list[Task], what: str, staying: Sequence[T
     _release(session, tasks)
     blockers = (f"{task} stays: {session.unevictable[task.uid].message}" for task in staying)
     why = "; ".join(blockers) or "its room went otherwise"
-    session.blocked[tasks[0].job.key] = Refused("EvictionBlocked", f"{what}, but {why}")
+    session.blocked[tasks[0].job.key] = Unplaceable("EvictionBlocked", f"{what}, but {why}")
 
 
 def _covered(session: Session, task: Task) -> bool:

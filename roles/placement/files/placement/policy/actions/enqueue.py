@@ -9,8 +9,8 @@ the same queue are told the same, so only the first of them is looked at until i
 What is kept for a group that is in is kept for CLAIM_SECONDS while it lacks the pods to begin with. Then the group
 waits again, behind all that have not let their room lapse: one that never gets pods would keep the others out for ever.
 
-The first group of a queue is let in without that once it has waited for the patience of reservations, one group at a
-time. Else small jobs could take all that falls free, because `reserve` keeps nodes only for groups that are in.
+The first group of a queue is let in without that once it has waited for the `reserve_after` of reservations, one group
+at a time. Else small jobs could take all that falls free, because `reserve` keeps nodes only for groups that are in.
 """
 
 from heapq import heappop, heappush
@@ -82,9 +82,9 @@ def _expire(session: Session) -> None:
 def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[str, int]) -> bool:
     """Return whether the first group of a queue has waited long enough, and fits into the empty cluster."""
     kept, queue = session.reservations, session.cache.tree.by_name.get(job.queue)
-    if queue is None or session.rules.overused(queue):
+    if queue is None or session.plugins.overused(queue):
         return False
-    left = kept.patience - kept.waited(job)
+    left = kept.reserve_after - kept.waited(job)
     if left > 0:
         kept.due_outside = min(kept.due_outside, session.now + left)
         return False

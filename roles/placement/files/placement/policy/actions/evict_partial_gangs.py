@@ -11,7 +11,7 @@ from typing import Final
 
 from placement.model.messages.action import Evict
 from placement.model.slicing import Steps
-from placement.policy.framework.session import Refused, Session
+from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.job import Job
 from placement.policy.preemption.candidates import evictable
 
@@ -28,9 +28,9 @@ def evict_partial_gangs(session: Session) -> Steps[None]:
             continue
         provisioning = session.provisioning and any(uid in session.provisioning for uid in job.tasks)
         if provisioning or key not in session.deadlines:
-            session.deadlines[key] = session.now + session.patience
+            session.deadlines[key] = session.now + session.partial_gang_seconds
         # Bindings under way may still make it whole.
-        if session.deadlines[key] <= session.now and job.ready < job.min_member and session.rules.gangs:
+        if session.deadlines[key] <= session.now and job.ready < job.min_member and session.plugins.gangs:
             _withdraw(session, job)
             yield
     # Those that are gone with their last pod.
@@ -43,8 +43,8 @@ def _withdraw(session: Session, job: Job) -> None:
     if not leaving:
         return
     number = f"{job.ready} of {job.min_member} members"
-    message = f"{job} has had {number} bound for {session.patience:g} s and has never been whole"
-    session.evicted_partials[job.key] = Refused(REASON, message)
+    message = f"{job} has had {number} bound for {session.partial_gang_seconds:g} s and has never been whole"
+    session.evicted_partials[job.key] = Unplaceable(REASON, message)
     statement = session.statement()
     for task in leaving:
         statement.evict(task)

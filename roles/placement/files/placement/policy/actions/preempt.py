@@ -12,7 +12,7 @@ from itertools import islice
 
 from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
-from placement.policy.jobs.job import PLACED, Job, Task
+from placement.policy.jobs.job import ON_NODE, Job, Task
 from placement.policy.plugins.plugin import Plugin
 from placement.policy.preemption.candidates import evictable
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
@@ -26,7 +26,7 @@ REASON = "Preempted"
 
 def preempt(session: Session) -> Steps[None]:
     """Find victims of lower priority within the preemptor's queue."""
-    plugins, budgets = session.rules.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
+    plugins, budgets = session.plugins.preempting, DisruptionBudgets(session.cache, session.exhausted_budgets)
     ways = [(plugin, False) for plugin in plugins]
     ways += [(plugin, True) for plugin in plugins if not plugin.looks_at_job]
     evaluators = [Evaluator(session, _terms(session, plugin, within=within), budgets) for plugin, within in ways]
@@ -39,10 +39,10 @@ def preempt(session: Session) -> Steps[None]:
 
     preemptors = session.preempting
     yield from preemptors.gather()
-    queues = sorted(preemptors.concerned(), key=session.rules.queue_order)
+    queues = sorted(preemptors.concerned(), key=session.plugins.queue_order)
     for queue in queues:
         # Allocate does not visit a queue that has enough.
-        if session.rules.overused(queue):
+        if session.plugins.overused(queue):
             yield from preemptors.join(queue)
     yield from serve_preemptors(session, preemptors, queues, evaluators, claims=claims, served=served)
 
@@ -117,4 +117,4 @@ def _of_others(job: Job, resting: Iterable[Task], begun: Iterable[Job]) -> Itera
 
 
 def _placed(job: Job) -> Iterator[Task]:
-    return (task for task in job.tasks.values() if task.status in PLACED)
+    return (task for task in job.tasks.values() if task.status in ON_NODE)

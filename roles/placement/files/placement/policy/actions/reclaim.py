@@ -23,10 +23,10 @@ def reclaim(session: Session) -> Steps[None]:
     """Find victims in queues that have more than they deserve."""
     making = Evaluator(session, _terms(session), DisruptionBudgets(session.cache, session.exhausted_budgets))
     yield from session.reclaiming.gather()
-    queues = sorted(session.reclaiming.concerned(), key=session.rules.queue_order)
+    queues = sorted(session.reclaiming.concerned(), key=session.plugins.queue_order)
 
     def may(queue: QueueInfo) -> bool:
-        return not any(session.rules.overused(at) for at in queue.path)
+        return not any(session.plugins.overused(at) for at in queue.path)
 
     def claims(job: Job) -> bool:
         return needs_room(session, job, job.reclaim_tried_at)
@@ -68,14 +68,14 @@ def _terms(session: Session) -> PreemptionPolicy:
             queues = losers(task)
             if not queues or not all(queue.record.reclaimable for queue in queues):
                 return False
-            return all(session.rules.may_reclaim((task,), queue) for queue in queues)
+            return all(session.plugins.may_reclaim((task,), queue) for queue in queues)
 
         def together(tasks: Sequence[Task]) -> bool:
             by_queue: dict[QueueInfo, list[Task]] = {}
             for task in tasks:
                 for queue in losers(task):
                     by_queue.setdefault(queue, []).append(task)
-            return all(session.rules.may_reclaim(members, queue) for queue, members in by_queue.items())
+            return all(session.plugins.may_reclaim(members, queue) for queue, members in by_queue.items())
 
         def like(task: Task) -> Hashable:
             gang = task.job.key if not task.is_archived and task.job.min_member > 1 else None

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task, alike, wanted_by
-from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, Path, Reservation, path_of, sum_up
+from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, QueuePath, Reservation, path_of, sum_up
 from placement.state.nodes.node_filters import Bools
 from placement.state.pods.pod_table import PodEntry
 
@@ -48,32 +48,32 @@ def reserve(session: Session) -> Steps[None]:
     if not kept.heads and not kept.active:
         return
     _hold(session, kept.active)
-    if session.now < kept.again:
+    if session.now < kept.next_look:
         return
-    kept.again, kept.due = session.now + _INTERVAL, inf
+    kept.next_look, kept.due = session.now + _INTERVAL, inf
     for name in [name for name, head in kept.heads.items() if not _waits(session, name, head.job)]:
         del kept.heads[name]
-    kept.paths = _paths(session)
-    if len(kept.ends) > len(cache.jobs.tasks):
-        kept.ends.clear()
+    kept.queue_paths = _paths(session)
+    if len(kept.pod_ends) > len(cache.jobs.tasks):
+        kept.pod_ends.clear()
     found: list[Reservation] = []
     changed, chosen = False, 0
     for head in sorted(kept.heads.values(), key=lambda head: _precedence(session, head.job)):
         before = kept.of(head.job)
         if changed:
             # A head that comes before it may have chosen the same nodes.
-            head.again = session.now
-        if session.now >= head.again and chosen < _HEADS and not _is_gone(session, head.job):
+            head.next_look = session.now
+        if session.now >= head.next_look and chosen < _HEADS and not _is_gone(session, head.job):
             chosen += 1
             after = yield from _choose(session, head, before, sum_up(item.nodes for item in found))
             changed = changed or (after.nodes if after else {}).keys() != (before.nodes if before else {}).keys()
             before = after
         gone = _is_gone(session, head.job)
-        if before is None and not gone and (left := kept.patience - kept.waited(head.job)) > 0:
+        if before is None and not gone and (left := kept.reserve_after - kept.waited(head.job)) > 0:
             kept.due = min(kept.due, session.now + left)
         if head.vain:
-            kept.due = min(kept.due, head.again)
-        before = before or (kept.of(head.before) if head.before is not None else None)
+            kept.due = min(kept.due, head.next_look)
+        before = before or (kept.of(head.former) if head.former is not None else None)
         if before is not None:
             found.append(before)
     _hold(session, found)
@@ -86,11 +86,11 @@ def reserve_at_once(session: Session, job: Job) -> Steps[None]:
     """
     kept = session.reservations
     head = kept.heads.get(job.queue)
-    if head is None or head.job is not job or session.now < kept.chosen.get(job.queue, -inf) + _INTERVAL:
+    if head is None or head.job is not job or session.now < kept.chosen_at.get(job.queue, -inf) + _INTERVAL:
         return
-    if kept.waited(job) < kept.patience or not _waits(session, job.queue, job):
+    if kept.waited(job) < kept.reserve_after or not _waits(session, job.queue, job):
         return
-    kept.paths = kept.paths or _paths(session)
+    kept.queue_paths = kept.queue_paths or _paths(session)
     others = [item for item in kept.active if item.job.queue != job.queue]
     found = yield from _choose(session, head, kept.of(job), sum_up(item.nodes for item in others))
     if found is not None:
@@ -102,12 +102,12 @@ def _hold(session: Session, found: Sequence[Reservation]) -> None:
     kept = session.reservations
     found = tuple(item for item in found if _stands(session, item, found))
     for item in found:
-        item.paused = session.rules.overused(session.cache.tree.by_name[item.job.queue])
+        item.paused = session.plugins.overused(session.cache.tree.by_name[item.job.queue])
     if found != kept.active and kept.hold(found):
         session.cache.versions.room += 1
 
 
-def _paths(session: Session) -> dict[str, Path]:
+def _paths(session: Session) -> dict[str, QueuePath]:
     return {queue.name: path_of(queue) for queue in session.cache.tree.by_name.values()}
 
 
@@ -117,9 +117,9 @@ def _stands(session: Session, item: Reservation, found: Sequence[Reservation]) -
     head = heads.get(job.queue)
     if head is None or not _waits(session, job.queue, job):
         return False
-    if head.job is not job and head.before is job and not _waits(session, job.queue, head.job):
+    if head.job is not job and head.former is job and not _waits(session, job.queue, head.job):
         head = heads[job.queue] = Head(job)
-    return head.job is job or (head.before is job and all(other.job is not head.job for other in found))
+    return head.job is job or (head.former is job and all(other.job is not head.job for other in found))
 
 
 def _is_gone(session: Session, job: Job) -> bool:
@@ -139,24 +139,24 @@ def _waits(session: Session, name: str, job: Job) -> bool:
 def _precedence(session: Session, job: Job) -> tuple[object, ...]:
     """Return the key of a head among heads: those of a higher priority first, then those that keep nodes."""
     kept = session.reservations
-    path = kept.paths.get(job.queue, ())
-    since = kept.since.get(job.key, session.now)
-    return (tuple(-priority for _name, priority in path), -job.priority, kept.of(job) is None, since, job.queue)
+    queue_path = kept.queue_paths.get(job.queue, ())
+    since = kept.waiting_since.get(job.key, session.now)
+    return (tuple(-priority for _name, priority in queue_path), -job.priority, kept.of(job) is None, since, job.queue)
 
 
 def _choose(session: Session, head: Head, before: Reservation | None, taken: Kept) -> Steps[Reservation | None]:
     """Choose what is kept for a head beside what is taken by others; None where nothing is to be kept."""
     kept, cache, job = session.reservations, session.cache, head.job
-    needed = session.rules.needed(job)
+    needed = session.plugins.needed(job)
     tasks = job.next_tasks(needed)
     for task in tasks:
         job.wait(task)
     queue = cache.tree.by_name.get(job.queue)
-    head.again, kept.chosen[job.queue] = session.now + _VAIN, session.now
+    head.next_look, kept.chosen_at[job.queue] = session.now + _VAIN, session.now
     if len(tasks) < needed or queue is None or cache.tree.limit(queue, wanted_by(tasks), cache.total):
         return None
     waited = kept.waited(job)
-    more = max(0, int(log2(max(1.0, waited / kept.patience))))
+    more = max(0, int(log2(max(1.0, waited / kept.reserve_after))))
     best: tuple[float, Kept] | None = None
     # A job that must be within one rack has its nodes kept there: in the one that can be had first.
     for within in session.placer(job).domains(tasks[0]) or (None,):
@@ -168,7 +168,7 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
         return None
     shadow, nodes = best
     free = shadow <= session.now
-    head.again = session.now + max(_INTERVAL, len(nodes) / _PLACES, len(kept.heads) / _HEADS)
+    head.next_look = session.now + max(_INTERVAL, len(nodes) / _PLACES, len(kept.heads) / _HEADS)
     if free:
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
         job.unschedulable_at = -1
@@ -176,17 +176,17 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
     head.vain = head.vain + 1 if free else 0
     if head.vain > _TRIES:
         # It has been tried: what it lacks is not room.
-        head.again = session.now + _VAIN
+        head.next_look = session.now + _VAIN
         return None
-    if waited < kept.patience and (free or shadow == inf):
-        head.again = session.now + min(max(_INTERVAL, kept.patience - waited), _AGAIN)
+    if waited < kept.reserve_after and (free or shadow == inf):
+        head.next_look = session.now + min(max(_INTERVAL, kept.reserve_after - waited), _AGAIN)
         return None
     shadow = NO_SHADOW if shadow == inf else shadow
     if before is not None and before.nodes.keys() == nodes.keys():
         before.shadow, before.nodes = shadow, nodes
         return before
     since = before.since if before is not None else session.now
-    return Reservation(job=job, path=kept.paths.get(job.queue, ()), since=since, shadow=shadow, nodes=nodes)
+    return Reservation(job=job, queue_path=kept.queue_paths.get(job.queue, ()), since=since, shadow=shadow, nodes=nodes)
 
 
 def _earlier(found: tuple[float, Kept], best: tuple[float, Kept], before: Reservation | None) -> bool:
@@ -353,7 +353,7 @@ def _end(session: Session, entry: PodEntry) -> float | None:
         return now
     if pod.mirror or pod.daemon:
         return None
-    ends = [kept.ends.get(pod.uid, inf)]
+    ends = [kept.pod_ends.get(pod.uid, inf)]
     if pod.spec.deadline is not None and pod.spec.deadline > 0:
         began = kept.monotonic(pod.started)
         ends.append((now if began is None else min(now, began)) + pod.spec.deadline + GRACE)
@@ -362,7 +362,7 @@ def _end(session: Session, entry: PodEntry) -> float | None:
         ends.append(session.batch_jobs.read + batch.left)
     end = min(ends)
     if end < inf:
-        kept.ends[pod.uid] = end
+        kept.pod_ends[pod.uid] = end
     return end if end < inf or task is not None else None
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from placement.model.amounts.quantity import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Amounts
-from placement.model.batch import BackingRules, Chunk, Share
+from placement.model.batch import BackingSettings, Chunk, HostShare
 from placement.model.objects.pod import Pod
 from placement.model.rules.selector import NODE_NAME_FIELD, LabelPairs, NodeSelector, Operator
 
@@ -42,26 +42,26 @@ class Demand:
     properties: tuple[tuple[str, str], ...]
 
 
-def demand_of(pod: Pod, rules: BackingRules, hosts: Mapping[str, str] | None = None) -> Demand:
+def demand_of(pod: Pod, settings: BackingSettings, hosts: Mapping[str, str] | None = None) -> Demand:
     """Return the pod's part in the batch system's names; hosts keep their names if none are given."""
     if pod.daemon:
         raise Unbackable("a pod of a DaemonSet belongs to its node")
     asked = dict(pod.request)
     millis = max(asked.pop(CPU, 0), _LEAST)
-    if not rules.pack or millis >= _CORE:
+    if not settings.pack or millis >= _CORE:
         millis = -(-millis // _CORE) * _CORE
     memory = -(-asked.pop(MEMORY, 0) // _KIB)
     devices = []
     for name, amount in asked.items():
-        if name in rules.devices:
-            devices.append((rules.devices[name], amount))
+        if name in settings.devices:
+            devices.append((settings.devices[name], amount))
         elif name not in (PODS, EPHEMERAL_STORAGE):
             raise Unbackable(f"the batch system has no name for {name}")
-    return Demand(millis, memory, tuple(sorted(devices)), properties_of(pod.spec.selector, rules, hosts))
+    return Demand(millis, memory, tuple(sorted(devices)), properties_of(pod.spec.selector, settings, hosts))
 
 
 def properties_of(
-    selector: NodeSelector, rules: BackingRules, known: Mapping[str, str] | None = None
+    selector: NodeSelector, settings: BackingSettings, known: Mapping[str, str] | None = None
 ) -> tuple[tuple[str, str], ...]:
     """As much of a pod's wishes for nodes as the batch system can be told; the rest is verified afterwards."""
     pairs: list[tuple[str, str]] = list(selector.labels)
@@ -75,7 +75,7 @@ def properties_of(
             for item in term.fields
             if item.key == NODE_NAME_FIELD and item.operator is Operator.IN and len(item.values) == 1
         ]
-    names = {_HOST_LABEL: "host", **rules.labels}
+    names = {_HOST_LABEL: "host", **settings.labels}
     found = {names[key]: value for key, value in pairs if key in names and value}
     found.update(("host", host) for host in hosts)
     if "host" in found and known is not None:
@@ -141,7 +141,7 @@ class SharePacking:
     Of what else the batch system may have added to a share only these devices count.
     """
 
-    def __init__(self, shares: Iterable[Share], node_of: Callable[[str], str], devices: Collection[str]) -> None:
+    def __init__(self, shares: Iterable[HostShare], node_of: Callable[[str], str], devices: Collection[str]) -> None:
         self._at: dict[str, list[_Bin]] = {}
         for share in shares:
             self._at.setdefault(node_of(share.host), []).append(_Bin(share, devices))
@@ -187,7 +187,7 @@ class SharePacking:
 class _Bin:
     __slots__ = ("devices", "memory", "millis", "whole")
 
-    def __init__(self, share: Share, devices: Collection[str]) -> None:
+    def __init__(self, share: HostShare, devices: Collection[str]) -> None:
         self.devices = {name: amount for name, amount in sorted(share.devices) if name in devices}
         self.whole = (share.cores, share.memory, tuple(self.devices.items()))
         self.millis = share.cores * _CORE

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from placement.policy.framework.session import Session
 from placement.policy.jobs.batch_jobs import BackedUnit
-from placement.policy.jobs.job import HOLDING, Job, Status, Task
+from placement.policy.jobs.job import OCCUPIES_NODE, Job, Status, Task
 
 
 def is_apart(session: Session, job: Job, task: Task) -> bool:
@@ -20,7 +20,7 @@ def is_apart(session: Session, job: Job, task: Task) -> bool:
         ascribe(session, job, unit)
     if unit is None or tag is not None:
         return tag == task.uid
-    return unit.has_own_job if unit.has_own_job is not None else unit.job is not None and unit.owner is not None
+    return unit.has_own_job if unit.has_own_job is not None else unit.batch_job is not None and unit.owner is not None
 
 
 def returning(session: Session, job: Job, unit: BackedUnit, together: Sequence[Task]) -> list[Task]:
@@ -28,10 +28,10 @@ def returning(session: Session, job: Job, unit: BackedUnit, together: Sequence[T
 
     Else they would wait for what their own gang has and does not use.
     """
-    batch = unit.job
-    if batch is None or not batch.runs or batch.job == unit.rejected_job:
+    batch_job = unit.batch_job
+    if batch_job is None or not batch_job.runs or batch_job.id == unit.rejected_job:
         return []
-    if not any(task.status in HOLDING for task in together):
+    if not any(task.status in OCCUPIES_NODE for task in together):
         return []
     known = set(together)
     waiting = [task for task in job.tasks.values() if task.status is Status.PENDING and task not in known]
@@ -40,10 +40,12 @@ def returning(session: Session, job: Job, unit: BackedUnit, together: Sequence[T
 
 def _runs(session: Session, uid: str) -> bool:
     unit = session.batch_jobs.units.get(uid)
-    return unit is not None and unit.job is not None and unit.job.runs
+    return unit is not None and unit.batch_job is not None and unit.batch_job.runs
 
 
 def ascribe(session: Session, job: Job, unit: BackedUnit) -> None:
     """Note which user and queue the unit's jobs belong to."""
     batch_jobs = session.batch_jobs
-    batch_jobs.belongs(unit, batch_jobs.rules.whose(job.key.namespace, session.cache.namespace_labels(job), job.queue))
+    batch_jobs.belongs(
+        unit, batch_jobs.settings.whose(job.key.namespace, session.cache.namespace_labels(job), job.queue)
+    )

@@ -35,7 +35,7 @@ def look_for_lost(session: Session) -> None:
     lost: dict[str, str] = {}
     asked: set[str] = set()
     for task in hanging:
-        due, host = batch_jobs.silent[task.node] + batch_jobs.rules.lost, batch_jobs.hosts.get(task.node, "")
+        due, host = batch_jobs.silent[task.node] + batch_jobs.settings.lost, batch_jobs.hosts.get(task.node, "")
         if now < due or not host:
             continue
         if not batch_jobs.live(session.cache.tags.of[task.uid]):
@@ -92,6 +92,6 @@ def _serve_again(session: Session, uid: str) -> None:
     tag = session.cache.tags.of.get(uid, "")
     job, unit = job_of(session, tag), session.batch_jobs.units.get(tag)
     if unit is not None:
-        unit.seen = -1
+        unit.done_status = -1
     if job is not None:
-        session.cache.queue.backed[job.key] = job
+        session.cache.queue.to_reconcile[job.key] = job

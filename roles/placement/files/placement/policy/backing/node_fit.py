@@ -80,5 +80,5 @@ def is_kept(session: Session, task: Task, name: str) -> bool:
 
 def _end(session: Session, task: Task) -> float:
     """Return when the job of the batch system that backs the pod ends at the latest, in monotonic seconds."""
-    batch = session.batch_jobs.job_of(task)
-    return session.batch_jobs.read + batch.left if batch is not None and batch.left is not None else inf
+    batch_job = session.batch_jobs.job_of(task)
+    return session.batch_jobs.read + batch_job.left if batch_job is not None and batch_job.left is not None else inf

@@ -15,7 +15,7 @@ from typing import Final
 from placement.model.objects.workload import PodGroup
 from placement.policy.framework.session import Session
 from placement.policy.jobs.batch_jobs import BackedUnit
-from placement.policy.jobs.job import HOLDING, Job, Task
+from placement.policy.jobs.job import OCCUPIES_NODE, Job, Task
 
 # Until when containers of a pod may be there if their end is not known.
 OPEN: Final = float("inf")
@@ -35,11 +35,11 @@ def hold(session: Session, unit: BackedUnit, known: Job | None) -> None:
     uids = session.cache.tags.pods.get(unit.uid, {}).keys() - unit.pods_until.keys()
     if not uids:
         return
-    jobs = (unit.job,) if unit.job is not None else unit.extra
+    jobs = (unit.batch_job,) if unit.batch_job is not None else unit.extra
     namespaces = {known.key.namespace} if known is not None else {job.namespace for job in jobs}
     for uid in uids:
         task = session.cache.jobs.tasks.get(uid)
-        if task is not None and task.status in HOLDING and task.pod.namespace in namespaces:
+        if task is not None and task.status in OCCUPIES_NODE and task.pod.namespace in namespaces:
             unit.pods_until[uid] = OPEN
 
 
@@ -48,7 +48,7 @@ def is_abandoned(session: Session, uid: str, known: Job | None) -> bool:
     if known is not None:
         return not is_served(session, known)
     unit = session.batch_jobs.units.get(uid)
-    job = unit.job if unit is not None else None
+    job = unit.batch_job if unit is not None else None
     # A group that cannot be read may say what it said before.
     return uid not in session.cache.cluster.unreadable.get(PodGroup, {}) or job is None or not job.runs
 
@@ -58,5 +58,5 @@ def strays(session: Session, uid: str) -> Iterator[Task]:
     cache, unit = session.cache, session.batch_jobs.units.get(uid)
     for one in dict.fromkeys((*cache.tags.pods.get(uid, ()), *(unit.pods_until if unit is not None else ()))):
         task = cache.jobs.tasks.get(one)
-        if task is not None and task.status in HOLDING and one not in session.batch_jobs.lost:
+        if task is not None and task.status in OCCUPIES_NODE and one not in session.batch_jobs.lost:
             yield task

@@ -10,7 +10,7 @@ it is gone    pods that are left are asked to leave, also those whose job is abo
 no pods       the job is released, when the last container has really ended.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -26,9 +26,9 @@ from placement.policy.backing.lost_pods import look_for_lost
 from placement.policy.backing.node_fit import aliases, hosts, is_kept, is_resting, largest, node_of, why_not
 from placement.policy.backing.orphans import OPEN, is_served
 from placement.policy.backing.release import evict, give_back, job_of, may_leave, send_altered
-from placement.policy.framework.session import Refused, Session
+from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.batch_jobs import BackedUnit
-from placement.policy.jobs.job import HOLDING, Job, Status, Task
+from placement.policy.jobs.job import OCCUPIES_NODE, Job, Status, Task
 
 _STEP: Final = 64
 
@@ -39,32 +39,29 @@ def reconcile(session: Session) -> Steps[None]:
     for uid in list(batch_jobs.changed):
         job = job_of(session, uid)
         if job is not None:
-            cache.queue.backed[job.key] = job
+            cache.queue.to_reconcile[job.key] = job
     batch_jobs.changed.clear()
-    if batch_jobs.fresh:
+    if batch_jobs.has_new_read:
         batch_jobs.aliases, batch_jobs.hosts = aliases(session), hosts(session)
-        cache.queue.backed.update(
+        cache.queue.to_reconcile.update(
             (key, cache.jobs.by_key[key]) for key in cache.queue.recheck_after_read if key in cache.jobs.by_key
         )
         cache.queue.recheck_after_read.clear()
-        _renamed(session)
+        _requeue_relabelled(session)
         look_for_lost(session)
         yield from update_foreign_jobs(session)
         yield from make_room(session)
     yield from close_unknown_nodes(session)
-    for key in list(cache.queue.backed):
-        if key in cache.admission.stale:
+    for key in list(cache.queue.to_reconcile):
+        if key in cache.admission.read_before_change:
             # It comes again once it has been read again.
             continue
-        job = cache.queue.backed.pop(key, None)
+        job = cache.queue.to_reconcile.pop(key, None)
         if job is None or cache.jobs.by_key.get(key) is not job:
             continue
-        for rests in _serve(session, job):
-            if not rests:
-                cache.queue.recheck_after_read[key] = None
-            yield
-    if batch_jobs.fresh:
-        batch_jobs.fresh = False
+        yield from _serve(session, job)
+    if batch_jobs.has_new_read:
+        batch_jobs.has_new_read = False
         send_altered(session)
         for uid, pause in paced(dict.fromkeys((*batch_jobs.units, *cache.tags.pods)), _STEP):
             give_back(session, uid)
@@ -72,7 +69,7 @@ def reconcile(session: Session) -> Steps[None]:
                 yield
 
 
-def _renamed(session: Session) -> None:
+def _requeue_relabelled(session: Session) -> None:
     """Labels of namespaces say whose jobs are, so units are looked at again where they have changed."""
     cache, batch_jobs = session.cache, session.batch_jobs
     found = cache.cluster.objects.get(Namespace, {}).values()
@@ -84,73 +81,86 @@ def _renamed(session: Session) -> None:
     for unit in batch_jobs.units.values():
         job = job_of(session, unit.uid)
         if job is not None and job.key.namespace in changed:
-            unit.seen = -1
-            cache.queue.backed[job.key] = job
+            unit.done_status = -1
+            cache.queue.to_reconcile[job.key] = job
 
 
-def _serve(session: Session, job: Job) -> Iterator[bool]:
-    """Do what a job needs; yield whether nothing more is to be done until something changes."""
+def _serve(session: Session, job: Job) -> Steps[None]:
+    """Do what each unit of a job needs, and have the job looked at after the next read while one needs more."""
     if not is_served(session, job):
         queue = session.cache.tree.by_name.get(job.queue)
         if queue is not None and queue.record.backed:
-            _tell(session, job, Refused("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
+            _tell(session, job, Unplaceable("NotBackable", f"{job}: a gang in queue {queue} needs a PodGroup"))
         return
-    units = session.batch_jobs.units
+    units, recheck = session.batch_jobs.units, session.cache.queue.recheck_after_read
     gang = job.group.uid if job.group is not None else ""
     together = [task for task in job.tasks.values() if gang and not is_apart(session, job, task)]
     if gang and (together or gang in units):
         unit = session.batch_jobs.unit(gang)
-        yield _settle(session, job, unit, [*together, *returning(session, job, unit, together)])
+        if not _settle(session, job, unit, [*together, *returning(session, job, unit, together)]):
+            recheck[job.key] = None
+        yield
     for task in [task for task in job.tasks.values() if not gang or is_apart(session, job, task)]:
-        if job.key in session.cache.admission.stale:
+        if job.key in session.cache.admission.read_before_change:
             return
         # In the meantime it may have gone.
         if job.tasks.get(task.uid) is not task:
             continue
         unit = session.batch_jobs.unit(task.uid)
-        if task.status != unit.seen:
+        if task.status != unit.done_status:
             done = _settle(session, job, unit, [task])
-            unit.seen = task.status if done else -1
-            yield done
+            unit.done_status = task.status if done else -1
+            if not done:
+                recheck[job.key] = None
+            yield
 
 
 def _settle(session: Session, job: Job, unit: BackedUnit, tasks: Sequence[Task]) -> bool:
+    """Do what a unit needs; return whether nothing more is to be done until something changes."""
     batch_jobs = session.batch_jobs
-    there = [task for task in tasks if task.status in HOLDING and task.uid not in batch_jobs.lost]
+    there = [task for task in tasks if task.status in OCCUPIES_NODE and task.uid not in batch_jobs.lost]
     waiting = [task for task in tasks if task.status is Status.PENDING and job.problem is None]
     unit.pods_until.update((task.uid, OPEN) for task in there)
     unit.members = len(there) + len(waiting)
     ascribe(session, job, unit)
-    batch = unit.job
-    if batch is None:
+    batch_job = unit.batch_job
+    if batch_job is None:
         if batch_jobs.is_gone(unit):
-            whose = f", and job {unit.extra[0].job} is not of this namespace's user and queue" if unit.extra else ""
+            whose = f", and job {unit.extra[0].id} is not of this namespace's user and queue" if unit.extra else ""
             evict(session, there, "JobEnded", f"the job that {job} was part of is gone{whose}")
         # A pod that is still there has no job, so it has to leave, and counts for the next job.
         if waiting and not there and _suffice(session, job, unit, len(waiting)):
             _submit(session, job, unit, sorted(waiting, key=lambda task: task.key))
         return not (waiting or there)
-    if not batch.runs:
+    if not batch_job.runs:
         leaving = [task for task in there if not _perhaps_elsewhere(session, unit, task)]
-        evict(session, leaving, "JobStopped", f"job {batch.job} does not run any more")
+        evict(session, leaving, "JobStopped", f"job {batch_job.id} does not run any more")
     if unit.owner is None:
-        reason = f"job {batch.job} may be another user's: the settings name no user for namespace {job.key.namespace}"
+        reason = (
+            f"job {batch_job.id} may be another user's: the settings name no user for namespace {job.key.namespace}"
+        )
         if waiting:
-            _tell(session, job, Refused("NoJob", reason))
-        return not waiting and (batch.runs or not there)
-    if batch.runs and batch.left is not None and batch.left <= batch_jobs.rules.grace:
-        evict(session, there, "WalltimeReached", f"job {batch.job} ends in {max(0, int(batch.left))} s")
-        unit.trouble = f"job {batch.job} has less time left than the {batch_jobs.rules.grace:g} s that pods have to end"
-        unit.rejected_job = batch.job
-    if batch.runs and unit.absences:
+            _tell(session, job, Unplaceable("NoJob", reason))
+        return not waiting and (batch_job.runs or not there)
+    if batch_job.runs and batch_job.left is not None and batch_job.left <= batch_jobs.settings.grace:
+        evict(session, there, "WalltimeReached", f"job {batch_job.id} ends in {max(0, int(batch_job.left))} s")
+        unit.trouble = (
+            f"job {batch_job.id} has less time left than the {batch_jobs.settings.grace:g} s that pods have to end"
+        )
+        unit.rejected_job = batch_job.id
+    if batch_job.runs and unit.absences:
         # The job may be gone: no pod goes to its nodes, and none leaves yet.
         return False
-    if batch.runs and batch.job != unit.rejected_job:
-        return _place(session, job, unit, batch, waiting, there)
+    if batch_job.runs and batch_job.id != unit.rejected_job:
+        return _place(session, job, unit, batch_job, waiting, there)
     if waiting:
-        reason = unit.trouble if batch.job == unit.rejected_job else batch.comment
-        _tell(session, job, Refused("JobWaiting", f"job {batch.job} has no nodes to give yet: {reason or 'queued'}"))
-    return batch.job != unit.rejected_job and not there
+        reason = unit.trouble if batch_job.id == unit.rejected_job else batch_job.comment
+        _tell(
+            session,
+            job,
+            Unplaceable("JobWaiting", f"job {batch_job.id} has no nodes to give yet: {reason or 'queued'}"),
+        )
+    return batch_job.id != unit.rejected_job and not there
 
 
 def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
@@ -161,7 +171,7 @@ def _perhaps_elsewhere(session: Session, unit: BackedUnit, task: Task) -> bool:
 
 def _needed(session: Session, job: Job, unit: BackedUnit) -> int:
     """Return how many members must get nodes together; 1 for a pod with a job of its own, whatever its group says."""
-    return session.rules.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
+    return session.plugins.needed(job) if job.group is not None and unit.uid == job.group.uid else 1
 
 
 def _suffice(session: Session, job: Job, unit: BackedUnit, number: int) -> bool:
@@ -174,14 +184,14 @@ def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task
     batch_jobs, now = session.batch_jobs, session.now
     if not batch_jobs.may_submit(unit, now):
         reason = batch_jobs.trouble or unit.trouble or "a job is being submitted"
-        _tell(session, job, Refused("NoJob", reason))
+        _tell(session, job, Unplaceable("NoJob", reason))
         return
     pods = [task.pod for task in waiting]
     try:
-        demands = [demand_of(pod, batch_jobs.rules, batch_jobs.hosts) for pod in pods]
+        demands = [demand_of(pod, batch_jobs.settings, batch_jobs.hosts) for pod in pods]
         chunks, walltime = chunks_of(demands, largest(session)), walltime_of(pods)
     except Unbackable as error:
-        _tell(session, job, Refused("NotBackable", f"{job}: {error}"))
+        _tell(session, job, Unplaceable("NotBackable", f"{job}: {error}"))
         return
     batch_jobs.submitted(unit, now)
     session.actions.append(
@@ -196,24 +206,26 @@ def _submit(session: Session, job: Job, unit: BackedUnit, waiting: Sequence[Task
             mark=batch_jobs.mark,
         )
     )
-    _tell(session, job, Refused("NoJob", unit.trouble or "a job is being submitted"))
+    _tell(session, job, Unplaceable("NoJob", unit.trouble or "a job is being submitted"))
 
 
 def _place(
-    session: Session, job: Job, unit: BackedUnit, batch: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
+    session: Session, job: Job, unit: BackedUnit, batch_job: BatchJob, waiting: Sequence[Task], there: Sequence[Task]
 ) -> bool:
     """Give pods their parts of a job that runs: all that must start together, or none."""
-    bins = SharePacking(batch.shares, lambda host: node_of(session, host), session.batch_jobs.rules.devices.values())
+    bins = SharePacking(
+        batch_job.shares, lambda host: node_of(session, host), session.batch_jobs.settings.devices.values()
+    )
     known = sorted(there, key=lambda task: _demand(session, task), reverse=True)
     lost = [task for task in known if not bins.take(task.node, _demand(session, task)) and may_leave(session, task)]
-    known_hosts = all(node_of(session, share.host) for share in batch.shares)
+    known_hosts = all(node_of(session, share.host) for share in batch_job.shares)
     if not known_hosts:
         # A host that is no node now may be the very one where they are.
         lost = []
-    evict(session, lost, "NotInJob", f"job {batch.job} has no part for it on its node")
+    evict(session, lost, "NotInJob", f"job {batch_job.id} has no part for it on its node")
     if not waiting:
         return known_hosts and not lost
-    if job.key in session.cache.queue.backoff or session.batch_jobs.leases.doubted[0]:
+    if job.key in session.cache.queue.backoff or session.batch_jobs.foreign.doubted[0]:
         return False
     statement = session.statement()
     placed: list[Task] = []
@@ -232,7 +244,9 @@ def _place(
     too_small = known_hosts and bins.spent and len(placed) < needed
     if too_small or len(placed) < enough or not placed:
         statement.discard()
-        return _without(session, job, unit, batch, waiting, there, refused or _no_part(session, batch, waiting[0]))
+        return _without(
+            session, job, unit, batch_job, waiting, there, refused or _no_part(session, batch_job, waiting[0])
+        )
     statement.commit()
     # Nothing may come of their bindings for long, and their group be deleted meanwhile.
     unit.pods_until.update((task.uid, OPEN) for task in placed)
@@ -244,8 +258,8 @@ def _place(
     return len(placed) == len(waiting) and known_hosts and not lost
 
 
-def _no_part(session: Session, batch: BatchJob, task: Task) -> str:
-    hosts_ = sorted({share.host for share in batch.shares})
+def _no_part(session: Session, batch_job: BatchJob, task: Task) -> str:
+    hosts_ = sorted({share.host for share in batch_job.shares})
     strange = [host for host in hosts_ if not node_of(session, host)]
     if strange:
         return f"{', '.join(strange[:5])} are no nodes; where only some hosts are, pbs_chunk says which"
@@ -256,7 +270,7 @@ def _without(
     session: Session,
     job: Job,
     unit: BackedUnit,
-    batch: BatchJob,
+    batch_job: BatchJob,
     waiting: Sequence[Task],
     there: Sequence[Task],
     refused: str,
@@ -264,32 +278,32 @@ def _without(
     """Decide what becomes of a job in which no waiting pod could have a place."""
     if any(task.status is Status.RELEASING for task in there):
         # Their parts are the next ones'.
-        _tell(session, job, Refused("JobWaiting", f"pods are still leaving job {batch.job}"))
+        _tell(session, job, Unplaceable("JobWaiting", f"pods are still leaving job {batch_job.id}"))
     elif any(
         is_resting(session, name, waiting) or any(is_kept(session, task, name) for task in waiting)
-        for name in {node_of(session, share.host) for share in batch.shares}
+        for name in {node_of(session, share.host) for share in batch_job.shares}
     ):
         # The job is as good as it was, and its node will be tried again.
-        _tell(session, job, Refused("JobWaiting", refused))
+        _tell(session, job, Unplaceable("JobWaiting", refused))
     elif there and (job.was_ready or not job.missing):
         for task in job.tasks.values():
             if task.status is Status.PENDING:
                 session.batch_jobs.unit(task.uid).has_own_job = True
     elif not there:
-        session.batch_jobs.give_up(unit, batch, session.now, f"job {batch.job} was given up: {refused}")
-        _tell(session, job, Refused("WrongNodes", unit.trouble))
+        session.batch_jobs.give_up(unit, batch_job, session.now, f"job {batch_job.id} was given up: {refused}")
+        _tell(session, job, Unplaceable("WrongNodes", unit.trouble))
     return False
 
 
 def _demand(session: Session, task: Task) -> Demand:
     try:
-        return demand_of(task.pod, session.batch_jobs.rules)
+        return demand_of(task.pod, session.batch_jobs.settings)
     except Unbackable:
         # It was admitted by other rules, and takes nothing that these have a name for.
         return Demand(0, 0, (), ())
 
 
-def _tell(session: Session, job: Job, refused: Refused) -> None:
+def _tell(session: Session, job: Job, refused: Unplaceable) -> None:
     if session.cache.jobs.by_key.get(job.key) is job and session.refusals.get(job.key) != refused:
         session.refusals[job.key] = refused
         session.cache.queue.dirty[job.key] = job

@@ -19,7 +19,7 @@ from placement.policy.backing.orphans import OPEN, hold, is_abandoned, strays
 from placement.policy.framework.session import Session
 from placement.policy.jobs.batch_jobs import BackedUnit
 from placement.policy.jobs.group_key import SOURCE_OF, GroupKey
-from placement.policy.jobs.job import HOLDING, Job, Status, Task
+from placement.policy.jobs.job import OCCUPIES_NODE, Job, Status, Task
 
 _THERE: Final = frozenset({Status.BOUND, Status.RUNNING})
 
@@ -40,7 +40,7 @@ def job_of(session: Session, uid: str) -> Job | None:
 
 def evict(session: Session, tasks: Sequence[Task], reason: str, message: str) -> None:
     leaving = [task for task in tasks if may_leave(session, task)]
-    grace = int(session.batch_jobs.rules.grace)
+    grace = int(session.batch_jobs.settings.grace)
     statement = session.statement()
     for task in leaving:
         statement.evict(task)
@@ -77,26 +77,30 @@ def _release(session: Session, unit: BackedUnit, known: Job | None) -> None:
     elif unit.unused_since is None:
         unit.unused_since = now
     unit.pods_until = {uid: _until(session, uid, until) for uid, until in unit.pods_until.items()}
-    may_end = unit.job is not None and unit.unused_since is not None and _may_end(session, unit, unit.job, now)
+    may_end = (
+        unit.batch_job is not None and unit.unused_since is not None and _may_end(session, unit, unit.batch_job, now)
+    )
     # Pods that are left without a job may have been on one of these. If the owner of a job is not known, pods may need
     # one of these.
-    others = may_end if unit.owner is None else unit.job is not None or not unit.holds(now)
+    others = may_end if unit.owner is None else unit.batch_job is not None or not unit.holds(now)
     unneeded = [job for job in unit.extra if not _is_under(session, unit, job)] if others else []
-    if unit.job is not None and unit.absences:
+    if unit.batch_job is not None and unit.absences:
         # Not in the last answer: by now its id may belong to another job.
         pass
-    elif unit.job is not None:
-        if may_end or (unit.job.job == unit.rejected_job and not unit.holds(now)):
+    elif unit.batch_job is not None:
+        if may_end or (unit.batch_job.id == unit.rejected_job and not unit.holds(now)):
             # A pod that comes now would lose it as soon as it is bound.
-            unit.rejected_job, unit.trouble = unit.job.job, unit.trouble or "it is asked to end"
-            unneeded.append(unit.job)
-    elif unit.unused_since is not None and not unit.submitting and batch_jobs.read > unit.settled and not unit.extra:
+            unit.rejected_job, unit.trouble = unit.batch_job.id, unit.trouble or "it is asked to end"
+            unneeded.append(unit.batch_job)
+    elif (
+        unit.unused_since is not None and not unit.submitting and batch_jobs.read > unit.submit_ended and not unit.extra
+    ):
         batch_jobs.forget(unit)
     for job in unneeded:
         if batch_jobs.ask(unit, job, now):
             # A batch system ends no job in the ordinary way while it cannot reach one of the hosts.
             force = any(uid in batch_jobs.lost for uid in unit.pods_until)
-            session.actions.append(Release(uid=unit.uid, name=job.job, user=job.owner, force=force))
+            session.actions.append(Release(uid=unit.uid, name=job.id, user=job.owner, force=force))
 
 
 def send_altered(session: Session) -> None:
@@ -110,13 +114,13 @@ def _until(session: Session, uid: str, until: float) -> float:
     task = session.cache.jobs.tasks.get(uid)
     if uid in session.batch_jobs.lost:
         return -OPEN
-    if until != OPEN or (task is not None and task.status in HOLDING):
+    if until != OPEN or (task is not None and task.status in OCCUPIES_NODE):
         return until
     if task is not None and (not task.pod.node or task.pod.node in session.cache.cluster.columns.rows):
         # They have ended, or there never were any: it could not be bound.
         return -OPEN
     # No kubelet has said that they have ended: it was deleted by force, or its node was.
-    return session.now + session.batch_jobs.rules.linger
+    return session.now + session.batch_jobs.settings.linger
 
 
 def _is_under(session: Session, unit: BackedUnit, job: BatchJob) -> bool:
@@ -125,11 +129,11 @@ def _is_under(session: Session, unit: BackedUnit, job: BatchJob) -> bool:
     Those of the unit, unless that one has them on the same node; and those of the job's own namespace where it differs.
     """
     nodes = {node_of(session, share.host) for share in job.shares}
-    theirs = {node_of(session, share.host) for share in (unit.job.shares if unit.job is not None else ())}
-    apart = unit.job is not None and unit.job.namespace != job.namespace
+    theirs = {node_of(session, share.host) for share in (unit.batch_job.shares if unit.batch_job is not None else ())}
+    apart = unit.batch_job is not None and unit.batch_job.namespace != job.namespace
     for uid in dict.fromkeys((*unit.pods_until, *session.cache.tags.pods.get(unit.uid, ()))):
         task = session.cache.jobs.tasks.get(uid)
-        if task is None or task.status not in HOLDING or task.node not in nodes or uid in session.batch_jobs.lost:
+        if task is None or task.status not in OCCUPIES_NODE or task.node not in nodes or uid in session.batch_jobs.lost:
             continue
         if (uid in unit.pods_until and task.node not in theirs) or (apart and task.pod.namespace == job.namespace):
             return True
@@ -141,4 +145,4 @@ def _may_end(session: Session, unit: BackedUnit, job: BatchJob, now: float) -> b
     if unit.pods_until or (unit.tries and not job.runs):
         return not unit.holds(now)
     # Nothing is known of it but that it is there: it is from before our time.
-    return unit.unused_since is not None and now - unit.unused_since >= session.batch_jobs.rules.linger
+    return unit.unused_since is not None and now - unit.unused_since >= session.batch_jobs.settings.linger

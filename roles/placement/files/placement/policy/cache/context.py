@@ -38,7 +38,7 @@ class Versions:
 class Context:
     """Hold what the parts of the job cache read in common; the job cache alone replaces it."""
 
-    rules: PluginSet
+    plugins: PluginSet
     tree: QueueTree
     # Amounts that the queues divide: what is free, and what our pods hold already.
     total: Totals = field(default_factory=dict)

@@ -27,10 +27,10 @@ from placement.policy.cache.scheduling_queue.scheduling_queue import SchedulingQ
 from placement.policy.jobs.batch_job_tags import BatchJobTags
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER, GroupKey, group_key
 from placement.policy.jobs.job import (
-    BEGUN,
-    CLAIMING,
-    PLACED,
-    TAKING,
+    ACTIVE,
+    ON_NODE,
+    RESERVES_NODE,
+    STARTED,
     Job,
     Problem,
     Status,
@@ -57,11 +57,11 @@ class JobCache:
     Only this class moves a task from one status or queue to another, and tells the four of it.
     """
 
-    def __init__(self, cluster: Cluster, rules: PluginSet, *, scheduler_name: str, default_queue: str) -> None:
+    def __init__(self, cluster: Cluster, plugins: PluginSet, *, scheduler_name: str, default_queue: str) -> None:
         self.cluster = cluster
         self.scheduler_name = scheduler_name
         self.versions = Versions()
-        self._context = context = Context(rules, QueueTree((), default_queue))
+        self._context = context = Context(plugins, QueueTree((), default_queue))
         self.jobs = JobTable(context)
         self.usage = Usage(context, UsableRoom(cluster, self.jobs.tasks.__contains__))
         self.admission = QueueAdmission(context, self.versions, cluster, default_queue)
@@ -94,9 +94,9 @@ class JobCache:
         self._new_pods = Intake(is_new=self._is_new, take_in=self._pod_changed)
 
     @property
-    def rules(self) -> PluginSet:
+    def plugins(self) -> PluginSet:
         """Return the plugins that order the jobs."""
-        return self._context.rules
+        return self._context.plugins
 
     @property
     def tree(self) -> QueueTree:
@@ -108,9 +108,9 @@ class JobCache:
         """Return the amounts that the queues divide: what is free, and what our pods hold already."""
         return self._context.total
 
-    def reconfigure(self, rules: PluginSet) -> None:
+    def reconfigure(self, plugins: PluginSet) -> None:
         """Order jobs by these plugins from now on; no job has a place before the next sync gives it one."""
-        self._context.rules = rules
+        self._context.plugins = plugins
         self.queue.forget_orders()
         self._misplaced = list(self.jobs.by_key.values())[::-1]
         self.versions.room += 1
@@ -172,8 +172,8 @@ class JobCache:
 
     def archive(self, task: Task) -> None:
         """Drop the job of a pod that has no group and has its node, unless the job is still to be read again."""
-        job, stale = task.owner, self.admission.stale
-        if isinstance(job, str) or (stale and job.key in stale):
+        job, unread = task.owner, self.admission.read_before_change
+        if isinstance(job, str) or (unread and job.key in unread):
             return
         if self.jobs.archive(task):
             self._forget(job.key)
@@ -200,8 +200,8 @@ class JobCache:
             job.minimums.move(task, old, status)
         if task.pod.request:
             job.requesting += (status is Status.PENDING) - (old is Status.PENDING)
-        if (status in CLAIMING) != (old in CLAIMING):
-            self.usage.claim(task.pod, came=status in CLAIMING)
+        if (status in ACTIVE) != (old in ACTIVE):
+            self.usage.claim(task.pod, came=status in ACTIVE)
         task.status = status
         if status is Status.PENDING:
             job.wait(task)
@@ -215,7 +215,7 @@ class JobCache:
         status, job = task.status, task.job
         job.note(status, old)
         # A task that is being evicted still takes its room. Which node it leaves is noted by the state.
-        if old in TAKING and status not in TAKING:
+        if old in RESERVES_NODE and status not in RESERVES_NODE:
             self.queue.queue_shrunk(task.queue)
         if old is Status.ALLOCATED:
             self.versions.eviction += 1
@@ -233,9 +233,9 @@ class JobCache:
             job.unreported.pop(task.uid, None)
         if status is Status.PIPELINED:
             self.queue.pipelined[job.key] = job
-        if status in PLACED and old not in PLACED:
+        if status in ON_NODE and old not in ON_NODE:
             self.queue.hints.pod_placed(task.entry.labelset)
-        if (status in BEGUN) != (old in BEGUN) and self.tree.is_closed(job.queue):
+        if (status in STARTED) != (old in STARTED) and self.tree.is_closed(job.queue):
             self._refresh(job)
 
     def _place_again(self) -> Steps[None]:
@@ -246,7 +246,7 @@ class JobCache:
             if self.jobs.by_key.get(job.key) is not job:
                 continue
             for task in job.tasks.values():
-                task.key = self.rules.task_order(task.pod)
+                task.key = self.plugins.task_order(task.pod)
                 if task.status is Status.PENDING:
                     job.wait(task)
                 if next(pacing):
@@ -338,7 +338,7 @@ class JobCache:
         if not rows:
             return
         self.versions.departures += 1
-        if self.rules.site:
+        if self.plugins.site:
             # What a plugin of the site reads is not known.
             self.versions.room += 1
         else:
@@ -365,7 +365,7 @@ class JobCache:
         if task is None:
             key = group_key(entry.pod)
             job = self.jobs.obtain(key)
-            task = Task(entry, job, self.rules.task_order(entry.pod))
+            task = Task(entry, job, self.plugins.task_order(entry.pod))
             self.jobs.tasks[uid] = job.tasks[uid] = task
             job.counts[task.status] += 1
             self._join(job, task)
@@ -381,7 +381,7 @@ class JobCache:
             task.job.mixed = len(task.job.tasks) > 1
         if (pod.request, pod.spec, pod.annotations) == (old.request, old.spec, old.annotations):
             return
-        if pod.spec.tolerations != old.spec.tolerations and task.status in CLAIMING:
+        if pod.spec.tolerations != old.spec.tolerations and task.status in ACTIVE:
             self.usage.claim(old, came=False)
             self.usage.claim(pod, came=True)
         job = task.job

@@ -68,7 +68,7 @@ class JobTable:
         del alike[task.uid]
         if not alike:
             del queue.archived[_kind(task)]
-        task.owner, task.key = job, self._context.rules.task_order(task.pod)
+        task.owner, task.key = job, self._context.plugins.task_order(task.pod)
         self.by_key[job.key] = queue.jobs[job.key] = queue.begun[job.key] = job
 
 

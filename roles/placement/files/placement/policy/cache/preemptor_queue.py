@@ -88,8 +88,8 @@ class PreemptorQueue:
     def gather(self) -> Steps[None]:
         """Begin a run, in steps: take in the jobs that came since the last run, and those that were set aside."""
         cache = self._cache
-        if self._ranked_by is None or self._ranked_by[0] is not cache.rules or self._ranked_by[1] is not cache.tree:
-            self._ranked_by = (cache.rules, cache.tree)
+        if self._ranked_by is None or self._ranked_by[0] is not cache.plugins or self._ranked_by[1] is not cache.tree:
+            self._ranked_by = (cache.plugins, cache.tree)
             self._rounds.clear()
             self._seen_waiting.clear()
             self._aside, self._seen = [], 0

@@ -20,7 +20,7 @@ def visit_queues(session: Session, visit: QueueVisit) -> Steps[None]:
     cache.queue.unfinished_visits.add(visit)
     for _unused in range(_SLICES):
         begun = session.slice
-        order = session.rules.queue_order
+        order = session.plugins.queue_order
         # The names in the keys are unique, so queues are never compared themselves.
         places = [(order(queue), queue) for queue in session.cache.tree.by_name.values() if _used(queue)]
         heapify(places)

@@ -30,11 +30,11 @@ from placement.state.nodes.diagnosis import Reasons
 # Seconds that a provisioner has to make a volume, as many as kube-scheduler gives.
 PROVISIONING: Final = 600.0
 # Seconds that a gang may be bound in part, unless the settings say otherwise.
-PATIENCE: Final = 120.0
+PARTIAL_GANG_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Unplaceable:
     """Why a job or its remaining tasks were not placed, with the nodes' reasons if nodes were asked."""
 
     reason: str
@@ -67,17 +67,17 @@ class Session:
     cache: JobCache
     host_selector: HostSelector
     graph_placer: GraphPlacer
-    rules: PluginSet
+    plugins: PluginSet
     now: float = 0.0
     # Grows with every slice: queues and jobs that an action holds may be gone then.
     slice: int = 0
     # Whether an action ended although it had more to do.
     unfinished: bool = False
     actions: list[Action] = field(default_factory=list)
-    refusals: dict[GroupKey, Refused] = field(default_factory=dict)
+    refusals: dict[GroupKey, Unplaceable] = field(default_factory=dict)
     # Pods that the API refused to evict, by UID, and jobs that are blocked by a refusal or by a failed binding.
     unevictable: dict[str, RefusedEviction] = field(default_factory=dict)
-    blocked: dict[GroupKey, Refused] = field(default_factory=dict)
+    blocked: dict[GroupKey, Unplaceable] = field(default_factory=dict)
     # How many evictions the API has refused.
     refused_evictions: int = 0
     # Jobs with pipelined tasks; by the first of the tasks that are bound together, the state at their last try.
@@ -85,9 +85,9 @@ class Session:
     # Disruption budgets that refused an eviction, by UID, and until when no eviction exceeds them.
     exhausted_budgets: dict[str, float] = field(default_factory=dict)
     # Gangs that are bound in part: how long they may be (seconds), until when each may, and those that were evicted.
-    patience: float = PATIENCE
+    partial_gang_seconds: float = PARTIAL_GANG_SECONDS
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
-    evicted_partials: dict[GroupKey, Refused] = field(default_factory=dict)
+    evicted_partials: dict[GroupKey, Unplaceable] = field(default_factory=dict)
     # Groups that lack pods, and until when room is kept for them (monotonic seconds).
     unclaimed: dict[GroupKey, float] = field(default_factory=dict)
     # Pods that have a node and wait for their volumes, or for those of other members of their gang.
@@ -106,7 +106,7 @@ class Session:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
         by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
-        self.cache.known += (*by_job, self.promises, self.reservations.since, *turns)
+        self.cache.known += (*by_job, self.promises, self.reservations.waiting_since, *turns)
 
     def placer(self, job: Job) -> Placer:
         """Return what chooses the job's nodes: the graph where the job or its queue asks for that, else the columns."""
@@ -129,7 +129,7 @@ class Session:
         """Begin a statement."""
         return Statement(self.cache)
 
-    def refuse(self, job: Job, tried: Sequence[Task], refused: Refused, *, limited: bool = False) -> None:
+    def refuse(self, job: Job, tried: Sequence[Task], refused: Unplaceable, *, limited: bool = False) -> None:
         """Make the job unschedulable until an event can help one of these tasks, and keep the reason.
 
         It is limited where not the nodes refuse a task, but a limit of its queue or of one above that.
@@ -145,7 +145,7 @@ class Session:
         The tag names the batch system's job that gave them the nodes. An empty tag clears the pod's annotation.
         """
         job = tasks[0].job
-        for by_job in (self.refusals, self.blocked, self.evicted_partials, self.reservations.since):
+        for by_job in (self.refusals, self.blocked, self.evicted_partials, self.reservations.waiting_since):
             by_job.pop(job.key, None)
         claims = {task.uid: self.cache.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
         # Most clusters provision no volumes, so the members are not looked through there.
@@ -194,7 +194,7 @@ class Session:
 
     def binds_as_gang(self, job: Job) -> bool:
         """Return whether the job's members are bound together: it is a gang that has not been complete yet."""
-        return self.rules.gangs and job.min_member > 1 and not job.was_ready
+        return self.plugins.gangs and job.min_member > 1 and not job.was_ready
 
 
 # One action of a cycle, in steps. Within a statement the job cache is in a transaction.

@@ -4,7 +4,7 @@
 """A statement: tentative moves of tasks that are committed or discarded together."""
 
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.jobs.job import TAKING, Status, Task
+from placement.policy.jobs.job import RESERVES_NODE, Status, Task
 
 
 class Statement:
@@ -80,7 +80,7 @@ class Statement:
         moved = [(task, status) for task, status in first.values() if task.status is not status]
         for task, status in moved:
             self._cache.moved(task, status)
-            if status in TAKING and task.status not in TAKING:
+            if status in RESERVES_NODE and task.status not in RESERVES_NODE:
                 # No event tells of it.
                 self._cache.versions.room += 1
         for job in {task.job.key: task.job for task, _unused in moved}.values():

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from placement.model.batch import BackingRules, BatchJob, Lease, Whose
+from placement.model.batch import BackingSettings, BatchJob, ForeignRun, Whose
 from placement.model.messages.event import BatchEvent, HostsRead, JobsRead, JobsUnread, SubmitEnded
 from placement.model.objects.workload import Namespace
 from placement.model.rules.selector import LabelPairs
@@ -47,14 +47,14 @@ class BackedUnit:
     uid: str
     # The user that its jobs belong to; None if that is not known.
     owner: Whose | None = None
-    job: BatchJob | None = None
+    batch_job: BatchJob | None = None
     # Other jobs of the same tag, also of other users: once the owner is known they are not needed.
     extra: tuple[BatchJob, ...] = ()
     # Whether it is a pod that came when its gang had a job already; false if it has a part of the gang's job after all.
     has_own_job: bool | None = None
     # A submission is under way; when the last one ended, how many there were in a row, and when the next may be.
     submitting: bool = False
-    settled: float = NEVER
+    submit_ended: float = NEVER
     tries: int = 0
     not_before: float = NEVER
     # Why the last submission came to nothing, or its job was not taken; and which job that was.
@@ -62,7 +62,7 @@ class BackedUnit:
     rejected_job: str = ""
     absences: int = 0
     # The status of a pod by itself when there was nothing more to do for it.
-    seen: int = -1
+    done_status: int = -1
     # Pods that its job has held, and until when their containers may be there; how many pods there are just now.
     pods_until: dict[str, float] = field(default_factory=dict)
     members: int = 0
@@ -76,11 +76,11 @@ class BackedUnit:
 
 
 @dataclass(slots=True)
-class ForeignLeases:
+class ForeignJobs:
     """What jobs that are not ours have of nodes, or will have, by node; `update_foreign_jobs` renews it."""
 
-    held: dict[str, list[Lease]] = field(default_factory=dict)
-    expected: dict[str, list[Lease]] = field(default_factory=dict)
+    held: dict[str, list[ForeignRun]] = field(default_factory=dict)
+    expected: dict[str, list[ForeignRun]] = field(default_factory=dict)
     # Leases that their nodes have announced, and nodes that are closed for those that they have not.
     announced: dict[str, set[str]] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
@@ -92,7 +92,7 @@ class BatchJobs:
     """All units."""
 
     def __init__(self) -> None:
-        self.rules = BackingRules()
+        self.settings = BackingSettings()
         # By which jobs are this daemon's, and how many in the last good read are.
         self.mark = ""
         self.ours = 0
@@ -102,10 +102,10 @@ class BatchJobs:
         self.trouble = "the batch system has not been asked yet"
         # Units about which something has changed; and whether a read has come, since the policy last looked.
         self.changed: dict[str, None] = {}
-        self.fresh = False
+        self.has_new_read = False
         # Jobs that are not ours and have nodes or are expected on some.
         self.others: tuple[BatchJob, ...] = ()
-        self.leases = ForeignLeases()
+        self.foreign = ForeignJobs()
         # Nodes by the batch system's names of their hosts, where those are others.
         self.aliases: dict[str, str] = {}
         # The other way round: the batch system's names of hosts by all that a pod may call their nodes.
@@ -131,7 +131,7 @@ class BatchJobs:
                 self.down, self.heard = down, begun
             case SubmitEnded(uid, job, message, ended):
                 unit = self.unit(uid)
-                unit.submitting, unit.settled = False, ended
+                unit.submitting, unit.submit_ended = False, ended
                 unit.trouble = "" if job else message
                 self.changed[uid] = None
 
@@ -148,29 +148,29 @@ class BatchJobs:
         for uid in (task.uid, group.uid if group is not None else ""):
             unit = self.units.get(uid)
             # Others may have made a job of a member's name: that makes no unit of it.
-            if unit is not None and unit.has_own_job is not False and (unit.job is not None or unit.has_own_job):
-                return unit.job
+            if unit is not None and unit.has_own_job is not False and (unit.batch_job is not None or unit.has_own_job):
+                return unit.batch_job
         return None
 
     def live(self, uid: str) -> bool:
         """Whether there is a job for this UID, as far as is known."""
         found = self.units.get(uid)
-        return found is not None and found.job is not None
+        return found is not None and found.batch_job is not None
 
     def belongs(self, unit: BackedUnit, whose: Whose | None) -> None:
         """Take jobs of this user as the unit's from now on; a job of another user with the same tag is none of it."""
         if whose == unit.owner:
             return
         unit.owner = whose
-        job = _choose(unit, (*((unit.job,) if unit.job is not None else ()), *unit.extra))
-        if job is not unit.job:
-            unit.job, unit.absences = job, 0
+        job = _choose(unit, (*((unit.batch_job,) if unit.batch_job is not None else ()), *unit.extra))
+        if job is not unit.batch_job:
+            unit.batch_job, unit.absences = job, 0
         # What was refused to one may be given to another.
         unit.tries, unit.not_before = 0, NEVER
 
     def may_submit(self, unit: BackedUnit, now: float) -> bool:
         """Whether it is certain that there is no job for it, and that nothing is left on one of another's."""
-        known = not unit.submitting and unit.job is None and self.read > unit.settled
+        known = not unit.submitting and unit.batch_job is None and self.read > unit.submit_ended
         return known and unit.not_before <= now and not (unit.extra and unit.holds(now))
 
     def submitted(self, unit: BackedUnit, now: float) -> None:
@@ -180,12 +180,12 @@ class BatchJobs:
 
     def give_up(self, unit: BackedUnit, job: BatchJob, now: float, why: str) -> None:
         """Its job is of no use: it is to end, and another one is asked for after a while."""
-        unit.trouble, unit.rejected_job = why, job.job
+        unit.trouble, unit.rejected_job = why, job.id
         self._wait(unit, now)
 
     def is_gone(self, unit: BackedUnit) -> bool:
         """Whether its job has ended, or there never was one: two reads in a row say so."""
-        return unit.job is None and unit.absences >= _ABSENCES and not unit.submitting
+        return unit.batch_job is None and unit.absences >= _ABSENCES and not unit.submitting
 
     def _wait(self, unit: BackedUnit, now: float) -> None:
         unit.not_before = now + min(_LONGEST, 2.0**unit.tries)
@@ -193,10 +193,10 @@ class BatchJobs:
 
     def ask(self, unit: BackedUnit, job: BatchJob, now: float) -> bool:
         """Whether the job is to be asked to end now; that it has been is noted."""
-        last, wait = unit.asked.get(job.job, (NEVER, _AGAIN / 2))
+        last, wait = unit.asked.get(job.id, (NEVER, _AGAIN / 2))
         if now - last < wait:
             return False
-        unit.asked[job.job] = (now, min(_LONGEST, 2 * wait))
+        unit.asked[job.id] = (now, min(_LONGEST, 2 * wait))
         return True
 
     def forget(self, unit: BackedUnit) -> None:
@@ -210,7 +210,7 @@ class BatchJobs:
         if not self.mark:
             self.trouble = f"namespace {_HOME} is not known, and with it whose jobs of the batch system are ours"
             return
-        self.read, self.trouble, self.fresh = event.begun, "", True
+        self.read, self.trouble, self.has_new_read = event.begun, "", True
         ours = [job for job in event.jobs if job.tag and job.mark == self.mark]
         self.ours = len(ours)
         self.others = tuple(job for job in event.jobs if job.hosts and not (job.tag and job.mark == self.mark))
@@ -222,24 +222,24 @@ class BatchJobs:
             self.unit(tag)
         for uid, unit in self.units.items():
             jobs = found.get(uid, [])
-            unit.asked = {job.job: unit.asked[job.job] for job in jobs if job.job in unit.asked}
+            unit.asked = {job.id: unit.asked[job.id] for job in jobs if job.id in unit.asked}
             chosen = _choose(unit, jobs)
             if chosen is not None:
                 self._found(unit, chosen)
             # What is read while a submission is under way may be from before it.
-            elif not unit.submitting and event.begun > unit.settled:
+            elif not unit.submitting and event.begun > unit.submit_ended:
                 self._absent(unit)
 
     def _found(self, unit: BackedUnit, job: BatchJob) -> None:
-        over = job.left is not None and job.left <= self.rules.grace
-        if over or unit.job is None or _news(unit.job) != _news(job):
-            self.changed[unit.uid], unit.seen = None, -1
-        unit.job, unit.absences = job, 0
+        over = job.left is not None and job.left <= self.settings.grace
+        if over or unit.batch_job is None or _news(unit.batch_job) != _news(job):
+            self.changed[unit.uid], unit.done_status = None, -1
+        unit.batch_job, unit.absences = job, 0
 
     def _absent(self, unit: BackedUnit) -> None:
         unit.absences = min(unit.absences + 1, _ABSENCES)
-        if unit.absences == _ABSENCES and unit.job is not None:
-            unit.job, unit.seen = None, -1
+        if unit.absences == _ABSENCES and unit.batch_job is not None:
+            unit.batch_job, unit.done_status = None, -1
             self.changed[unit.uid] = None
 
 
@@ -259,10 +259,10 @@ def is_for(job: BatchJob, whose: Whose | None) -> bool:
 
 def _choose(unit: BackedUnit, jobs: Iterable[BatchJob]) -> BatchJob | None:
     """Return a unit's job among those of its tag: the known one, else one that runs, else the first submitted."""
-    jobs, known = tuple(jobs), unit.job.job if unit.job is not None else ""
+    jobs, known = tuple(jobs), unit.batch_job.id if unit.batch_job is not None else ""
     job = min(
         (one for one in jobs if is_for(one, unit.owner)),
-        key=lambda one: (one.job != known, not one.runs, len(one.job), one.job),
+        key=lambda one: (one.id != known, not one.runs, len(one.id), one.id),
         default=None,
     )
     unit.extra = tuple(one for one in jobs if one is not job)
@@ -271,4 +271,4 @@ def _choose(unit: BackedUnit, jobs: Iterable[BatchJob]) -> BatchJob | None:
 
 def _news(job: BatchJob) -> tuple[object, ...]:
     """Return what has to be acted upon or told."""
-    return (job.job, job.run, job.runs, job.shares, "" if job.runs else job.comment)
+    return (job.id, job.run, job.runs, job.shares, "" if job.runs else job.comment)

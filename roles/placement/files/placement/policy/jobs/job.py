@@ -40,19 +40,19 @@ class Status(IntEnum):
 
 
 # On a node or on the way to it, and to stay there.
-PLACED: Final = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
+ON_NODE: Final = frozenset({Status.ALLOCATED, Status.BOUND, Status.RUNNING})
 # What counts as a queue's or job's share: promised room is spoken for.
-SHARING: Final = PLACED | {Status.PIPELINED}
+COUNTS_IN_SHARE: Final = ON_NODE | {Status.PIPELINED}
 # What a queue deserves something for.
-WANTING: Final = SHARING | {Status.PENDING}
+COUNTS_IN_DEMAND: Final = COUNTS_IN_SHARE | {Status.PENDING}
 # What a job has begun with.
-BEGUN: Final = SHARING | {Status.SUCCEEDED}
+STARTED: Final = COUNTS_IN_SHARE | {Status.SUCCEEDED}
 # What is in use, to the last second.
-HOLDING: Final = PLACED | {Status.RELEASING}
+OCCUPIES_NODE: Final = ON_NODE | {Status.RELEASING}
 # What no other task can have now.
-TAKING: Final = HOLDING | {Status.PIPELINED}
+RESERVES_NODE: Final = OCCUPIES_NODE | {Status.PIPELINED}
 # On a node, on the way there, or waiting for one.
-CLAIMING: Final = TAKING | {Status.PENDING}
+ACTIVE: Final = RESERVES_NODE | {Status.PENDING}
 
 # On a node, as the API says.
 _THERE: Final = (Status.BOUND, Status.RUNNING, Status.RELEASING)
@@ -162,8 +162,10 @@ class TaskMinimums:
     def move(self, member: Task, old: Status | None, status: Status | None) -> None:
         """Count the member under another status."""
         name = _task_name(member)
-        self._occupied[name] += (status in BEGUN) - (old in BEGUN)
-        self._valid[name] += (status in WANTING or status in BEGUN) - (old in WANTING or old in BEGUN)
+        self._occupied[name] += (status in STARTED) - (old in STARTED)
+        self._valid[name] += (status in COUNTS_IN_DEMAND or status in STARTED) - (
+            old in COUNTS_IN_DEMAND or old in STARTED
+        )
 
     @property
     def missing(self) -> int:
@@ -328,7 +330,7 @@ class Job:
         scheduler alone with a group whose phase says that it has not begun.
         """
         counts = self.counts
-        found = status in _THERE and old not in TAKING
+        found = status in _THERE and old not in RESERVES_NODE
         if status in _THERE:
             self.failures = 0
         denied = self.group is not None and not self.foreign and self.group.phase in _NOT_BEGUN

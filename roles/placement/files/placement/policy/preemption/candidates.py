@@ -76,7 +76,7 @@ class CandidateFinder:
         # None of either where that is too long ago.
         news = [] if self._seen is None else [columns.changed_since(self._seen[0]), confirmed.since(self._seen[1])]
         changed = [rows.tolist() for rows in news if rows is not None]
-        searched_by = (session.rules, session.cache.versions.evictability)
+        searched_by = (session.plugins, session.cache.versions.evictability)
         usable = session.feasibility.usable(preemptor)
         if len(changed) < 2 or searched_by != self._searched_by:
             self._heap.clear()
@@ -246,5 +246,5 @@ def evictable(session: Session, task: Task) -> bool:
         and not pod.mirror
         and not pod.daemon
         and task.uid not in session.unevictable
-        and not session.rules.spares(task)
+        and not session.plugins.spares(task)
     )

@@ -17,7 +17,7 @@ from placement.model.slicing import Steps
 from placement.policy.framework.placers.domain_clearing import Int64s, Trial, Unit, Units
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import GroupKey
-from placement.policy.jobs.job import PLACED, Task
+from placement.policy.jobs.job import ON_NODE, Task
 from placement.policy.preemption.victims import Cost, VictimRules, priced
 
 # What a look at a node costs, in pods looked at.
@@ -95,7 +95,7 @@ def _units(session: Session, trial: Trial, rules: VictimRules) -> Steps[Units[Ta
             if left > 0:
                 found.add(_unit(session, rules, (task,)))
             elif left == 0:
-                members = tuple(member for member in job.tasks.values() if member.status in PLACED)
+                members = tuple(member for member in job.tasks.values() if member.status in ON_NODE)
                 if all(allowed(member) for member in members):
                     found.add(_unit(session, rules, members))
     return found

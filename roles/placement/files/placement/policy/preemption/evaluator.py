@@ -80,7 +80,7 @@ class Evaluator:
             yield from self._look_around(job, first, queue)
         if session.slice != begun and not self._unchanged(job, queue):
             return False
-        needed = session.rules.needed(job)
+        needed = session.plugins.needed(job)
         tasks = job.next_tasks(needed)
         victims: list[Task] | None = None
         statement = session.statement()
@@ -119,7 +119,7 @@ class Evaluator:
             if task.status is not Status.PIPELINED:
                 statement.pipeline(task, task.node)
         # A gang that is not whole does not become so by members that take the place of others.
-        incomplete = job.occupied < job.min_member and session.rules.gangs
+        incomplete = job.occupied < job.min_member and session.plugins.gangs
         moves_nothing = not evicted and not any(self._takes_over(task) for task in tasks)
         if incomplete or moves_nothing or not self._within_bounds(queue, tasks, spoken_for):
             return None
@@ -144,13 +144,13 @@ class Evaluator:
             statement.evict(victim)
         for task, node in placed(trial, found.found):
             statement.pipeline(task, node)
-        incomplete = job.occupied < job.min_member and session.rules.gangs
+        incomplete = job.occupied < job.min_member and session.plugins.gangs
         return None if incomplete or not self._within_bounds(queue, tasks, spoken_for) else [*found.victims]
 
     def _look_around(self, job: Job, first: Task, queue: QueueInfo) -> Steps[None]:
         """Search the nodes, and the queue if it has too little left for the job."""
         yield from self._finder(first).refresh(first)
-        tasks = job.next_tasks(self._session.rules.needed(job))
+        tasks = job.next_tasks(self._session.plugins.needed(job))
         for task in tasks:
             job.wait(task)
         wanted = wanted_by(tasks)

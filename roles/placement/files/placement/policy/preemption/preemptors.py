@@ -77,7 +77,7 @@ def _kind(session: Session, job: Job) -> Hashable | None:
     """Equal for jobs that find room where the others do; None where that is not only for what they ask for to say."""
     if job.occupied:
         return None
-    tasks = job.next_tasks(session.rules.needed(job))
+    tasks = job.next_tasks(session.plugins.needed(job))
     for task in tasks:
         job.wait(task)
     kind = session.placer(job).kind(tasks)

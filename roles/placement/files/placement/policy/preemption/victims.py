@@ -16,7 +16,7 @@ from typing import Final
 from placement.model.amounts.totals import Totals
 from placement.model.slicing import SliceBudget, Steps
 from placement.policy.jobs.group_key import GroupKey
-from placement.policy.jobs.job import PLACED, Job, Task
+from placement.policy.jobs.job import ON_NODE, Job, Task
 from placement.policy.preemption.disruption_budgets import DisruptionBudgets
 
 Cost = tuple[int, int, int, int]
@@ -189,7 +189,7 @@ def closure(chosen: Sequence[Task], rules: VictimRules) -> tuple[list[Task], int
         job = jobs[key]
         if job.min_member > 1 and job.ready >= job.min_member > job.ready - len(tasks):
             broken += 1
-            tasks = [task for task in job.tasks.values() if task.status in PLACED]
+            tasks = [task for task in job.tasks.values() if task.status in ON_NODE]
             if not all(rules.evictable(task) and rules.alone(task) for task in tasks):
                 return None
         victims += tasks

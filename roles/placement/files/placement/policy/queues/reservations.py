@@ -11,14 +11,14 @@ start. This is EASY backfilling, as in Slurm and Flux.
 
 The time at which the head can start is its shadow time. It is known if all pods that have to end first have a known
 end: pods with `activeDeadlineSeconds`, and pods that a job of the batch system backs. Then the reservation holds at
-once. Otherwise it holds once the head has waited for the patience of the settings, and no job behind the head gets what
-it keeps.
+once. Otherwise it holds once the head has waited for `reserve_after` of the settings, and no job behind the head gets
+what it keeps.
 
 A reservation is never stored. It follows from the pods, the nodes and the time at which the first waiting pod of the
 head was created, so a daemon that takes over makes it again. The nodes stay the same as long as the head can use them.
 Their pods only end, so the head starts at the latest when the longest of these has ended. A node is given up for one
 that the head can have sooner, and for no other. If pods never end, more nodes are kept as time goes on: one more after
-twice the patience, two more after four times the patience.
+twice that time, two more after four times that time.
 
 A job that comes before the head is not bound. It is before it in its queue, or, in another queue, it has a queue or a
 priority above the head's. Pods of DaemonSets are not bound. Other schedulers know nothing of reservations.
@@ -47,7 +47,7 @@ GRACE: Final = 30.0
 NO_SHADOW: Final = -inf
 
 # Names and priorities of a queue and of those above it, the topmost first.
-Path = tuple[tuple[str, int], ...]
+QueuePath = tuple[tuple[str, int], ...]
 # What is kept, over the resource axis, by the name of the node.
 Kept = dict[str, NDArray[np.int64]]
 Rows = NDArray[np.intp]
@@ -58,7 +58,7 @@ class Reservation:
     """What is kept for one head. Times are monotonic seconds."""
 
     job: Job
-    path: Path
+    queue_path: QueuePath
     since: float
     shadow: float
     nodes: Kept
@@ -67,7 +67,7 @@ class Reservation:
     # Whether the queue of the head has all that it deserves for now: then nothing is kept from other queues.
     paused: bool = False
 
-    def binds(self, job: Job, path: Path) -> bool:
+    def binds(self, job: Job, queue_path: QueuePath) -> bool:
         """Return whether this job, in the queue of this path, is behind the head."""
         if job is self.job or not self.job.pending:
             return False
@@ -75,7 +75,9 @@ class Reservation:
             return job.order > self.job.order
         if self.paused:
             return False
-        above = next((mine[1] - own[1] for mine, own in zip(path, self.path, strict=False) if mine != own), 0)
+        above = next(
+            (mine[1] - own[1] for mine, own in zip(queue_path, self.queue_path, strict=False) if mine != own), 0
+        )
         return (above, job.priority) <= (0, self.job.priority)
 
 
@@ -88,8 +90,8 @@ class Head:
     """
 
     job: Job
-    again: float = -inf
-    before: Job | None = None
+    next_look: float = -inf
+    former: Job | None = None
     # How often in a row there was room for it although it was refused.
     vain: int = 0
 
@@ -99,23 +101,23 @@ class Reservations:
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
-        self.patience = RESERVE_AFTER
+        self.reserve_after = RESERVE_AFTER
         # Monotonic seconds, and the seconds since 1970 at which they began; None if that is not known.
         self.now = 0.0
         self.epoch: float | None = None
         # By the name of the queue.
         self.heads: dict[str, Head] = {}
-        self.paths: dict[str, Path] = {}
+        self.queue_paths: dict[str, QueuePath] = {}
         # When nodes were last chosen for a head of the queue.
-        self.chosen: dict[str, float] = {}
+        self.chosen_at: dict[str, float] = {}
         # Since when jobs have waited that have been heads.
-        self.since: dict[GroupKey, float] = {}
+        self.waiting_since: dict[GroupKey, float] = {}
         self.active: tuple[Reservation, ...] = ()
         # The earliest known bound of the end of a running pod, by UID.
-        self.ends: dict[str, float] = {}
+        self.pod_ends: dict[str, float] = {}
         # When the heads are looked at again; when one of them has waited long enough, and when one that `enqueue` keeps
         # out has.
-        self.again = -inf
+        self.next_look = -inf
         self.due = inf
         self.due_outside = inf
         self._sums: dict[tuple[int, ...], tuple[Rows, NDArray[np.int64]]] = {}
@@ -123,16 +125,16 @@ class Reservations:
     def note(self, job: Job) -> None:
         """Take note that a job was refused for lack of room: it may be the head of its queue."""
         head = self.heads.get(job.queue)
-        known = [one for one in (head.job, head.before) if one is not None and one.pending] if head is not None else []
+        known = [one for one in (head.job, head.former) if one is not None and one.pending] if head is not None else []
         if known and (known[0] is job or known[0].order < job.order):
             return
         keeping = next((one for one in known if one is not job and self.of(one) is not None), None)
-        self.heads[job.queue] = Head(job, before=keeping)
-        self.since.setdefault(job.key, self.now)
+        self.heads[job.queue] = Head(job, former=keeping)
+        self.waiting_since.setdefault(job.key, self.now)
 
     def waited(self, job: Job) -> float:
         """Return the seconds since the job became a head, or since its first waiting pod was created, the longer."""
-        since, first = self.since.setdefault(job.key, self.now), job.peek()
+        since, first = self.waiting_since.setdefault(job.key, self.now), job.peek()
         created = self.monotonic(first.pod.created if first is not None else job.created)
         return self.now - (since if created is None else min(since, created))
 
@@ -166,10 +168,10 @@ class Reservations:
         if not self.active or task.pod.daemon:
             return ()
         job, deadline = task.job, task.pod.spec.deadline
-        path = self.paths.get(job.queue, ())
+        queue_path = self.queue_paths.get(job.queue, ())
         if deadline is not None and deadline > 0:
             end = min(end, self.now + deadline + GRACE)
-        return tuple(item for item in self.active if end > item.shadow and item.binds(job, path))
+        return tuple(item for item in self.active if end > item.shadow and item.binds(job, queue_path))
 
     def mask(self, task: Task, end: float = inf) -> Bools | None:
         """Return the rows that have enough left for the heads once the task is there; None means all."""
@@ -232,6 +234,6 @@ def sum_up(parts: Iterable[Kept]) -> Kept:
     return total
 
 
-def path_of(queue: QueueInfo) -> Path:
+def path_of(queue: QueueInfo) -> QueuePath:
     """Return the names and priorities of the queue and of those above it."""
     return tuple((node.name, node.record.priority) for node in reversed(queue.path))

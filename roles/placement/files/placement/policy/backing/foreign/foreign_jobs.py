@@ -16,7 +16,7 @@ from datetime import datetime
 from math import inf
 from typing import Final
 
-from placement.model.batch import Lease
+from placement.model.batch import ForeignRun
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Pod
 from placement.model.slicing import Steps, paced
@@ -40,10 +40,10 @@ _MARKS: Final = (SHARE_MODE_LABEL, BATCH_NODE_LABEL)
 def close_unknown_nodes(session: Session) -> Steps[None]:
     """Close nodes that jobs may have while the last read is too old, or missing; call this in every cycle."""
     batch_jobs, columns = session.batch_jobs, session.cache.cluster.columns
-    limit = batch_jobs.rules.holds_good
+    limit = batch_jobs.settings.holds_good
     doubted = limit is not None and session.now - batch_jobs.read > limit
     now_so = (doubted, columns.generation)
-    if now_so == batch_jobs.leases.doubted or not (doubted or batch_jobs.leases.doubted[0]):
+    if now_so == batch_jobs.foreign.doubted or not (doubted or batch_jobs.foreign.doubted[0]):
         return
     nodes = [node for node in columns.nodes if node is not None]
     marked = {node.name for node in nodes if any(name in _MARKS for name, _value in node.labels)}
@@ -55,41 +55,41 @@ def close_unknown_nodes(session: Session) -> Steps[None]:
     if not doubted:
         session.cache.versions.room += 1
         session.unfinished = True
-    batch_jobs.leases.doubted = now_so
+    batch_jobs.foreign.doubted = now_so
 
 
 def update_foreign_jobs(session: Session) -> Steps[None]:
     """After each read of all jobs."""
-    held: dict[str, list[Lease]] = {}
-    expected: dict[str, list[Lease]] = {}
+    held: dict[str, list[ForeignRun]] = {}
+    expected: dict[str, list[ForeignRun]] = {}
     for job, pause in paced(session.batch_jobs.others, _STEP):
-        lease = Lease(system=job.system, job=job.job, run=job.run, left=job.left, begins=job.begins)
+        run = ForeignRun(system=job.system, job=job.id, run=job.run, left=job.left, begins=job.begins)
         for name in {node_of(session, host) for host in job.hosts} - {""}:
-            (held if job.runs else expected).setdefault(name, []).append(lease)
+            (held if job.runs else expected).setdefault(name, []).append(run)
         if pause:
             yield
-    leases, columns = session.batch_jobs.leases, session.cache.cluster.columns
-    leases.held, leases.expected = held, expected
+    foreign, columns = session.batch_jobs.foreign, session.cache.cluster.columns
+    foreign.held, foreign.expected = held, expected
     announced: dict[str, set[str]] = {}
     closed = set()
     for (name, there), pause in paced(held.items(), _STEP):
         if pause:
             yield
-        keys = {lease.key for lease in there}
+        keys = {run.key for run in there}
         row = columns.rows.get(name)
         node = columns.nodes[row] if row is not None else None
         named = _announced(node.leases if node is not None else "")
         # A node that does not name a lease any more has ended it before the batch system says so.
-        told = named | leases.announced.get(name, set())
+        told = named | foreign.announced.get(name, set())
         if not keys <= told:
             told |= set(_placed(session, name))
         announced[name] = keys & told
         if announced[name] != keys and len(named) < _ANNOUNCED_AT_MOST:
             closed.add(name)
-    before = leases.closed
+    before = foreign.closed
     # If this is interrupted, every node that is closed must be known to be.
-    leases.closed = before | closed
-    for name, pause in paced(leases.closed, _STEP):
+    foreign.closed = before | closed
+    for name, pause in paced(foreign.closed, _STEP):
         session.cache.cluster.close(name, LEASED, closed=name in closed)
         if pause:
             yield
@@ -97,7 +97,7 @@ def update_foreign_jobs(session: Session) -> Steps[None]:
         # Jobs that found no node must look again, which those of this cycle do not.
         session.cache.versions.room += 1
         session.unfinished = True
-    leases.announced, leases.closed = announced, frozenset(closed)
+    foreign.announced, foreign.closed = announced, frozenset(closed)
 
 
 def _announced(text: str) -> set[str]:
@@ -166,11 +166,11 @@ def _seconds_until(text: str, now: float | None) -> float:
         return inf
 
 
-def sentences(leases: Mapping[str, Sequence[Lease]], *, since: float) -> Iterator[str]:
-    """Describe leases of nodes, `since` seconds after the read that they are from; the next events first."""
-    known = [(_order(lease), node, lease) for node, there in leases.items() for lease in there]
-    for _unused, node, lease in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
-        yield f"on node {node} {describe_job(lease.job, left=lease.left, begins=lease.begins, since=since)}"
+def sentences(runs: Mapping[str, Sequence[ForeignRun]], *, since: float) -> Iterator[str]:
+    """Describe runs of jobs on nodes, `since` seconds after the read that they are from; the next events first."""
+    known = [(_order(run), node, run) for node, there in runs.items() for run in there]
+    for _unused, node, run in sorted(known, key=lambda item: (item[0], item[1], item[2].key)):
+        yield f"on node {node} {describe_job(run.job, left=run.left, begins=run.begins, since=since)}"
 
 
 def describe_job(job: str, *, left: float | None, begins: float | None, since: float) -> str:
@@ -182,8 +182,8 @@ def describe_job(job: str, *, left: float | None, begins: float | None, since: f
     return f"job {job} ends in {_shown(left - since)} at the latest"
 
 
-def _order(lease: Lease) -> float:
-    return next((time for time in (lease.begins, lease.left) if time is not None), float("inf"))
+def _order(run: ForeignRun) -> float:
+    return next((time for time in (run.begins, run.left) if time is not None), float("inf"))
 
 
 def _shown(seconds: float) -> str:

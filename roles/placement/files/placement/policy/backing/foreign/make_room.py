@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from placement.model.amounts.quantity import CPU, MEMORY, PODS
-from placement.model.batch import BatchJob, Lease, Share
+from placement.model.batch import BatchJob, ForeignRun, HostShare
 from placement.model.messages.action import Evict
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase, Pod
@@ -37,12 +37,12 @@ _KIB: Final = 1024
 
 Sums = dict[str, int]
 # A job, and what it has of one node.
-Part = tuple[BatchJob, list[Share]]
+Part = tuple[BatchJob, list[HostShare]]
 
 
 def make_room(session: Session) -> Steps[None]:
     """After each read of all jobs, once it is known which nodes have announced theirs."""
-    if not session.batch_jobs.rules.make_room:
+    if not session.batch_jobs.settings.make_room:
         return
     beginning = yield from _beginning(session)
     for name, parts in beginning.items():
@@ -56,17 +56,17 @@ def make_room(session: Session) -> Steps[None]:
 def _beginning(session: Session) -> Steps[dict[str, list[Part]]]:
     """Return the parts of jobs on nodes where they have not begun and will have placeholders."""
     found: dict[str, list[Part]] = {}
-    leases = session.batch_jobs.leases
+    leases = session.batch_jobs.foreign
     for job, pause in paced(session.batch_jobs.others, _STEP):
         if pause:
             yield
         # What jobs have is read while they begin, and of another daemon's for as long as they run; those are pods.
         if not job.shares or job.tag:
             continue
-        shares: dict[str, list[Share]] = {}
+        shares: dict[str, list[HostShare]] = {}
         for share in job.shares:
             shares.setdefault(node_of(session, share.host), []).append(share)
-        key = Lease(system=job.system, job=job.job, run=job.run).key
+        key = ForeignRun(system=job.system, job=job.id, run=job.run).key
         for name in shares:
             node = _node(session, name) if name in leases.closed else None
             if node is not None and key not in leases.announced.get(name, ()) and _is_cleared(node):
@@ -84,7 +84,7 @@ def _make_room(session: Session, node: Node, parts: Sequence[Part]) -> None:
     here = [entry for entry in session.cache.cluster.pods.at_node(node.name) if entry.charged]
     missing = _missing(session, node, parts, here)
     for entry in _victims(session, _others(here), missing):
-        _ask(session, entry, f"job {parts[0][0].job} begins on node {node.name} and needs its place")
+        _ask(session, entry, f"job {parts[0][0].id} begins on node {node.name} and needs its place")
 
 
 def _node(session: Session, name: str) -> Node | None:
@@ -120,10 +120,10 @@ def _is_asked_whole(name: str) -> bool:
     return name in (CPU, MEMORY) or ("/" in name and not name.startswith("hugepages-"))
 
 
-def _taken(session: Session, node: Node, shares: Sequence[Share]) -> Sums:
+def _taken(session: Session, node: Node, shares: Sequence[HostShare]) -> Sums:
     """Return what a job takes from the pods of a node, in Kubernetes' names."""
     split = value_of(node.labels, SHARE_FENCE_LABEL) == SPLIT
-    devices = {theirs: ours for ours, theirs in session.batch_jobs.rules.devices.items()}
+    devices = {theirs: ours for ours, theirs in session.batch_jobs.settings.devices.items()}
     found: Sums = {}
     for share in shares:
         told = {CPU: 0 if split else share.cores * _CORE, MEMORY: share.memory * _KIB}

@@ -40,11 +40,11 @@ class QueueAdmission:
         # Jobs that have to be read again, some in each slice.
         self.to_refresh: dict[GroupKey, Job] = {}
         # Those of them that were read before their queue changed: it may not admit them any more.
-        self.stale: set[GroupKey] = set()
+        self.read_before_change: set[GroupKey] = set()
 
     def admits(self, job: Job) -> bool:
         """Return whether the job may be scheduled; not before it is read again after a change of its queue."""
-        return job.problem is None and not (self.stale and job.key in self.stale)
+        return job.problem is None and not (self.read_before_change and job.key in self.read_before_change)
 
     def reconsider(self) -> None:
         """Read the jobs again that could never run, some in each slice: the nodes they lacked may have come."""
@@ -61,24 +61,24 @@ class QueueAdmission:
     def queue_changed(self, job: Job) -> None:
         """Read the job again, and admit it nowhere until then."""
         self.to_refresh[job.key] = job
-        self.stale.add(job.key)
+        self.read_before_change.add(job.key)
 
     def take_some(self) -> Iterator[Job]:
         """Yield some of the jobs that have to be read again, and forget that they have."""
         for key in list(islice(self.to_refresh, _RECONSIDERED)):
             job = self.to_refresh.pop(key)
-            self.stale.discard(key)
+            self.read_before_change.discard(key)
             yield job
 
     def forget(self, key: GroupKey) -> None:
         """Forget a job that is gone."""
-        self.stale.discard(key)
+        self.read_before_change.discard(key)
         for waiting in (self.never_fits, self.to_refresh):
             waiting.pop(key, None)
 
     def read(self, job: Job) -> tuple[str, Problem | None]:
         """Set what the job's group, annotations and priority class say; return its queue and its problem."""
-        self.stale.discard(job.key)
+        self.read_before_change.discard(job.key)
         self.never_fits.pop(job.key, None)
         facts = self.groups.facts(job)
         self._versions.evictability += bool(job.allocated.get(PODS)) and (job.min_member, job.priority) != (

@@ -7,7 +7,7 @@ from placement.model.amounts.quantity import PODS
 from placement.model.amounts.totals import Totals, add
 from placement.model.objects.pod import Pod
 from placement.policy.cache.context import Context
-from placement.policy.jobs.job import HOLDING, SHARING, TAKING, WANTING, Status, Task
+from placement.policy.jobs.job import COUNTS_IN_DEMAND, COUNTS_IN_SHARE, OCCUPIES_NODE, RESERVES_NODE, Status, Task
 from placement.policy.queues.room import UsableRoom
 
 
@@ -21,11 +21,12 @@ class Usage:
 
     def count(self, task: Task, old: Status | None, new: Status | None) -> None:
         """Count the task under its new status instead of the old one; None before it comes and after it goes."""
-        sharing, holding = (new in SHARING) - (old in SHARING), (new in HOLDING) - (old in HOLDING)
-        if sharing:
-            add(task.job.allocated, task.amounts, sharing)
-        if holding:
-            add(self._held, task.amounts, holding)
+        in_share = (new in COUNTS_IN_SHARE) - (old in COUNTS_IN_SHARE)
+        on_node = (new in OCCUPIES_NODE) - (old in OCCUPIES_NODE)
+        if in_share:
+            add(task.job.allocated, task.amounts, in_share)
+        if on_node:
+            add(self._held, task.amounts, on_node)
         self.count_in_queue(task, old, new)
 
     def count_in_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
@@ -35,14 +36,14 @@ class Usage:
         if queue is None:
             return
         # A job that cannot be scheduled wants nothing, or its queue would deserve room that it cannot use.
-        wanting = SHARING if job.problem is not None else WANTING
+        demanding = COUNTS_IN_SHARE if job.problem is not None else COUNTS_IN_DEMAND
         # Pipelined amounts count as held: limits are checked when a task is pipelined, and not again.
         queue.book(
             task.amounts,
-            allocated=(new in SHARING) - (old in SHARING),
-            held=(new in TAKING) - (old in TAKING),
+            allocated=(new in COUNTS_IN_SHARE) - (old in COUNTS_IN_SHARE),
+            held=(new in RESERVES_NODE) - (old in RESERVES_NODE),
             promised=(new is Status.PIPELINED) - (old is Status.PIPELINED),
-            requests=(new in wanting) - (old in wanting),
+            requests=(new in demanding) - (old in demanding),
         )
         # Every task counts as a pod, so nothing is allocated where that is nothing.
         if job.allocated.get(PODS):

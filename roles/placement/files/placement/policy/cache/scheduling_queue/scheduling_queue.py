@@ -59,7 +59,7 @@ class SchedulingQueue:
         # Jobs with failed bindings, and until when they are not tried.
         self.backoff: dict[GroupKey, tuple[Job, float]] = {}
         # Changed jobs of queues that a batch system backs.
-        self.backed: dict[GroupKey, Job] = {}
+        self.to_reconcile: dict[GroupKey, Job] = {}
         # Jobs that have to be looked at again when the batch system has been read.
         self.recheck_after_read: dict[GroupKey, None] = {}
         # Jobs that are bound in part.
@@ -114,7 +114,7 @@ class SchedulingQueue:
             job.has_hints = False
             if self._helped:
                 self._helped.pop(job.key, None)
-        if context.rules.enqueues:
+        if context.plugins.enqueues:
             self._reserve(job, queue)
 
     def owns_group(self, job: Job) -> bool:
@@ -134,12 +134,12 @@ class SchedulingQueue:
             # The controller may wait for the admission before it creates the pods.
             self._admit_or_gate(queue, job, group)
         if queue.record.placed_by == PBS:
-            self.backed[job.key] = job
+            self.to_reconcile[job.key] = job
             return
         if job.problem is not None or not job.pending or not self.has_min_member(job) or job.key in self.backoff:
             return
         context = self._context
-        if context.rules.enqueues and group is not None and group.min_resources:
+        if context.plugins.enqueues and group is not None and group.min_resources:
             self._admit_or_gate(queue, job, group)
             if job.key in self.gated:
                 return
@@ -148,7 +148,7 @@ class SchedulingQueue:
             self.unschedulable[job.key] = job
             self._first_parked.add(job)
             return
-        job.order = context.rules.job_order(job, context.total)
+        job.order = context.plugins.job_order(job, context.total)
         queue.waiting[job.key] = job
         heappush(queue.order if job.requesting else queue.best_effort, (job.order, job.position, job))
 
@@ -159,7 +159,7 @@ class SchedulingQueue:
         if not job.occupied and (group.phase in NOT_LET_IN or job.lapses):
             if job.problem is not None:
                 return
-            if self._context.rules.enqueues and group.min_resources and queue.record.placed_by != PBS:
+            if self._context.plugins.enqueues and group.min_resources and queue.record.placed_by != PBS:
                 self._gate(job, group)
                 return
         job.inqueue = True
@@ -167,7 +167,7 @@ class SchedulingQueue:
     def _gate(self, job: Job, group: PodGroup) -> None:
         context = self._context
         # A group that let its room lapse comes after those that did not.
-        job.order = (job.lapses, *context.rules.job_order(job, context.total))
+        job.order = (job.lapses, *context.plugins.job_order(job, context.total))
         self.gated[job.key] = job
         kind = (job.queue, group.min_resources)
         if kind not in self.gated_by_request:
@@ -189,7 +189,7 @@ class SchedulingQueue:
 
     def has_min_member(self, job: Job) -> bool:
         """Return whether the job has as many members as must start together."""
-        if not self._context.rules.gangs:
+        if not self._context.plugins.gangs:
             return True
         return job.valid >= job.min_member and (job.minimums is None or not job.missing or not job.minimums.too_few)
 
@@ -371,7 +371,7 @@ class SchedulingQueue:
 
     def forget(self, key: GroupKey) -> None:
         """Forget a job that is gone."""
-        for waiting in (self.unschedulable, self.gated, self.backed, self.partial, self.dirty):
+        for waiting in (self.unschedulable, self.gated, self.to_reconcile, self.partial, self.dirty):
             waiting.pop(key, None)
         self.hints.forget(key)
         self._helped.pop(key, None)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.graph.matching.match import choose
-from placement.graph.request import Refused, Selection
+from placement.graph.request import NoMatch, Selection
 from placement.graph.topology import CLUSTER
 from placement.graph.tree.tree import Graph
 from placement.model.slicing import SliceBudget, Steps
@@ -113,7 +113,7 @@ class Trial:
         if domain.level != CLUSTER:
             request = replace(request, within=(domain.level,), required=True)
         found = choose(self.graph, request, [part & rows for part in self.feasible], room=room)
-        return None if isinstance(found, Refused) else found
+        return None if isinstance(found, NoMatch) else found
 
     def clear(
         self, domain: Domain, units: Units[Member], room: Int64s, most: tuple[int, int] | None = None
@@ -184,7 +184,7 @@ class Trial:
 def placed(trial: Trial, found: Selection) -> Iterator[tuple[Task, str]]:
     """Yield each task with the node that was found for it."""
     nodes = trial.graph.columns.nodes
-    for part, share in zip(trial.wanted.parts, found.shares, strict=True):
+    for part, share in zip(trial.wanted.parts, found.parts, strict=True):
         for task, row in zip(part, share.each(), strict=True):
             node = nodes[row]
             if node is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from placement.graph.matching.match import choose
 from placement.graph.matching.operations import satisfiability
-from placement.graph.request import Refused, Request, RequestError, Selection
+from placement.graph.request import NoMatch, Request, RequestError, Selection
 from placement.graph.topology import CLUSTER
 from placement.graph.tree.numa_nodes import Taken
 from placement.graph.tree.source import GraphSource
@@ -191,7 +191,7 @@ class GraphPlacer:
         why = ""
         for _unused in range(_TRIES):
             found = self._choose(graph, wanted, feasible)
-            if isinstance(found, Refused):
+            if isinstance(found, NoMatch):
                 return why or str(found)
             mark = statement.savepoint()
             held = yield from self._allocate(graph, wanted, found, statement, tied=tied)
@@ -207,7 +207,7 @@ class GraphPlacer:
             yield
         return why
 
-    def _choose(self, graph: Graph, wanted: Ask, feasible: list[Bools]) -> Selection | Refused:
+    def _choose(self, graph: Graph, wanted: Ask, feasible: list[Bools]) -> Selection | NoMatch:
         """Choose where the tasks go; beside other members of their group, if it has some."""
         request = wanted.request
         reasons: list[str] = []
@@ -224,7 +224,7 @@ class GraphPlacer:
             name = _name(graph, level, number)
             reasons.append(f"{level}: too little room in {name}, where others of the group are")
         if tried and request.required:
-            return Refused(tuple(reasons))
+            return NoMatch(tuple(reasons))
         return choose(graph, request, feasible)
 
     def _allocate(
@@ -233,7 +233,7 @@ class GraphPlacer:
         """Give all tasks their nodes, in steps; return whether rules about other pods allow it."""
         nodes, pacing, taken = graph.columns.nodes, pauses(_AT_ONCE), Taken()
         domain = graph.within(found.level, graph.domain_of(found.level, found.rows[0])) if tied else None
-        for part, share, request in zip(wanted.parts, found.shares, wanted.request.parts, strict=True):
+        for part, share, request in zip(wanted.parts, found.parts, wanted.request.parts, strict=True):
             free = not (request.per_node or request.within or wanted.request.exclusive)
             for task, chosen in zip(part, share.each(), strict=True):
                 row = chosen

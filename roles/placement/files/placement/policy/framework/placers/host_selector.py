@@ -29,13 +29,13 @@ _AT_ONCE: Final = 128
 class HostSelector:
     """Select nodes of one cluster by the scores of one configuration."""
 
-    def __init__(self, cluster: Cluster, rules: PluginSet, reservations: Reservations, faults: Faults) -> None:
+    def __init__(self, cluster: Cluster, plugins: PluginSet, reservations: Reservations, faults: Faults) -> None:
         self._cluster = cluster
         self.reservations = reservations
-        self._pod_preference = np.float32(rules.pod_preference)
+        self._pod_preference = np.float32(plugins.pod_preference)
         site = [
             (choice, Guarded(choice.name, choice.site, cluster, faults))
-            for choice in rules.site
+            for choice in plugins.site
             if choice.site is not None
         ]
         refusing = [item for choice, plugin in site if choice.on("predicate") for item in site_filters(plugin)]
@@ -44,8 +44,8 @@ class HostSelector:
             cluster.columns,
             cluster.masks,
             self.feasibility,
-            rules.scorer(),
-            preference=rules.node_preference,
+            plugins.scorer(),
+            preference=plugins.node_preference,
             extras=[plugin.score for choice, plugin in site if choice.on("node_order") and plugin.has("score")],
         )
         # Whether a plugin of the site may allow what it has refused without an event.

@@ -10,7 +10,7 @@ from typing import Final
 from placement.graph.request import MOST_PARTS, Part, Request, RequestError
 from placement.graph.topology import CLUSTER, NODE, Topology
 from placement.model.rules.topology import TopologyRequest
-from placement.policy.jobs.job import SHARING, Job, Task, alike
+from placement.policy.jobs.job import COUNTS_IN_SHARE, Job, Task, alike
 
 _NO_WISH: Final = TopologyRequest()
 
@@ -141,9 +141,11 @@ def _sub_group(task: Task) -> str:
 
 
 def _there(job: Job, tasks: Sequence[Task]) -> Iterable[Task]:
-    if not any(job.counts[status] for status in SHARING):
+    if not any(job.counts[status] for status in COUNTS_IN_SHARE):
         return ()
     asking = {task.uid for task in tasks}
     return (
-        task for task in job.tasks.values() if task.status in SHARING and task.entry.row >= 0 and task.uid not in asking
+        task
+        for task in job.tasks.values()
+        if task.status in COUNTS_IN_SHARE and task.entry.row >= 0 and task.uid not in asking
     )

@@ -16,7 +16,7 @@ from placement.model.messages.action import Action, GroupPhase, GroupStatus, Pod
 from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPHA, PodGroup
 from placement.model.slicing import paced
 from placement.policy.cache.scheduling_queue.scheduling_queue import is_over
-from placement.policy.framework.session import Refused, Session
+from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.job import Job, Reasons, Status, Task
 from placement.policy.queues.queue import QueueInfo
 
@@ -112,23 +112,25 @@ class StatusReporter:
         if not self._queues.keys() <= there:
             self._queues = {uid: told for uid, told in self._queues.items() if uid in there}
 
-    def why(self, job: Job) -> Refused | None:
+    def why(self, job: Job) -> Unplaceable | None:
         """Return why the job's pending tasks wait, as of the last cycle; None if that is not known."""
         session = self._session
         if job.problem is not None:
-            return Refused(job.problem.reason, job.problem.message)
+            return Unplaceable(job.problem.reason, job.problem.message)
         withdrawn = session.evicted_partials.get(job.key)
         if withdrawn is not None:
             return withdrawn
         if job.key in session.cache.queue.gated:
-            return Refused("NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}")
+            return Unplaceable(
+                "NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}"
+            )
         if not session.cache.queue.has_min_member(job):
             few = job.minimums.too_few if job.minimums is not None and job.valid >= job.min_member else None
             if few is not None:
                 name, least, valid = few
                 text = f"spec.minTaskMember: {job} needs {least} pods of task {name!r}, {valid} can be scheduled"
-                return Refused("NotEnoughTasks", text)
-            return Refused("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
+                return Unplaceable("NotEnoughTasks", text)
+            return Unplaceable("NotEnoughTasks", f"{job} needs {job.min_member} pods, {job.valid} can be scheduled")
         blocked = session.blocked.get(job.key)
         if blocked is not None:
             return blocked
@@ -137,13 +139,13 @@ class StatusReporter:
         if refused is not None or queue is None:
             return refused
         best_effort = job.pending and not job.requesting and not queue.record.backed
-        if best_effort and "backfill" not in session.rules.actions:
-            return Refused("NotBackfilled", _NOT_BACKFILLED)
-        if session.rules.overused(queue):
+        if best_effort and "backfill" not in session.plugins.actions:
+            return Unplaceable("NotBackfilled", _NOT_BACKFILLED)
+        if session.plugins.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
             task = job.peek()
             nodes = session.placer(job).reasons(task) if task is not None else None
-            return Refused("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
+            return Unplaceable("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
         return None
 
     def _job(self, job: Job) -> Iterator[Action | None]:
@@ -156,7 +158,9 @@ class StatusReporter:
         if job.counts[Status.REFUSED]:
             for task in list(job.tasks.values()):
                 if task.status is Status.REFUSED:
-                    yield from self._pod(task, Refused("", f"not supported: {', '.join(task.pod.spec.unsupported)}"))
+                    yield from self._pod(
+                        task, Unplaceable("", f"not supported: {', '.join(task.pod.spec.unsupported)}")
+                    )
         # Only its own scheduler writes the status of a group.
         if job.group is None or not self._session.cache.queue.owns_group(job):
             return
@@ -166,7 +170,7 @@ class StatusReporter:
             # The controller may wait for the admission before it creates the pods.
             yield from self._group(job, job.group, None)
 
-    def _waiting(self, job: Job, refused: Refused) -> Iterator[Action | None]:
+    def _waiting(self, job: Job, refused: Unplaceable) -> Iterator[Action | None]:
         """Yield the conditions of the job's pending pods; of the new ones only if the reason is the same as before."""
         reasons = _reasons_of(refused)
         if job.last_reasons != reasons:
@@ -190,7 +194,7 @@ class StatusReporter:
             return True
         return self._session.now - since < _PAUSE
 
-    def _pod(self, task: Task, refused: Refused) -> Iterator[Action]:
+    def _pod(self, task: Task, refused: Unplaceable) -> Iterator[Action]:
         reasons = _reasons_of(refused)
         if self._pods.get(task.uid) == reasons:
             return
@@ -200,7 +204,7 @@ class StatusReporter:
             uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=UNSCHEDULABLE, message=_message(refused)
         )
 
-    def _group(self, job: Job, group: PodGroup, refused: Refused | None) -> Iterator[Action]:
+    def _group(self, job: Job, group: PodGroup, refused: Unplaceable | None) -> Iterator[Action]:
         if is_over(job):
             # The phase of a group that has ended does not change.
             return
@@ -266,7 +270,7 @@ class StatusReporter:
             yield status
 
 
-def _reasons_of(refused: Refused) -> Reasons:
+def _reasons_of(refused: Unplaceable) -> Reasons:
     nodes = refused.nodes
     figures = nodes is not None or refused.reason == "NeverFits"
     return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
@@ -301,6 +305,6 @@ def _same_but_numbers(before: GroupStatus, after: GroupStatus) -> bool:
     )
 
 
-def _message(refused: Refused) -> str:
+def _message(refused: Unplaceable) -> str:
     text = ": ".join(filter(None, (refused.message, str(refused.nodes) if refused.nodes else "")))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
