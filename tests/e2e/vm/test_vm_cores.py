@@ -23,6 +23,8 @@ from testbed.machines import CPUS
 
 pytestmark = pytest.mark.soak
 
+# Variables are whole seconds.
+SECONDS = int(MACHINE_SECONDS)
 BED = f"vmcores-{os.getpid()}"
 ALL = frozenset(range(CPUS))
 ROLES = ("node_runtime", "node_kubelet", "node_share")
@@ -46,7 +48,7 @@ class CoresSite(MachineHosts):
         super().__init__(bed, folder)
         self.set(
             "converged_nodes",
-            **{**IN_MACHINES, "node_kubelet_timeout": MACHINE_SECONDS, "node_kubelet_ready_timeout": MACHINE_SECONDS},
+            **{**IN_MACHINES, **dict.fromkeys(("node_kubelet_timeout", "node_kubelet_ready_timeout"), SECONDS)},
             converged_wlm="pbs",
             converged_share_mode="placeholder",
             node_kubelet_config={"systemReserved": {"cpu": "500m"}},
