@@ -165,6 +165,6 @@ def test_the_way_back_unloads_the_modules_and_leaves_the_machine_as_it_was(
     assert after["modules"] & MODULES == set()
     for what in ("files", "units", "links"):
         changed = sorted(line for line in before[what] ^ after[what] if not any(one in line for one in VOLATILE))
-        assert changed == [], what
+        assert not changed, "\n".join([f"{what}:", *changed])
     assert "kubepods.slice" not in site.node(NODE, f"ls {CGROUPS}").split()
     assert site.srun("-w", NODE, "hostname", timeout=MACHINE_SECONDS).out == f"{NODE}\n"
