@@ -32,7 +32,8 @@ BIN_DIR = "/opt/slurm/bin"
 PROGRAMS = "sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol sinfo squeue srun sstat"
 CONF = "/etc/slurm/slurm.conf"
 OF_CONTAINERS = (
-    "cd /var/lib/containerd && ls io.containerd.grpc.v1.cri/* io.containerd.snapshotter.v1.overlayfs/snapshots"
+    "cd /var/lib/containerd && { find io.containerd.grpc.v1.cri -mindepth 2 -maxdepth 2;"
+    " find io.containerd.snapshotter.v1.overlayfs/snapshots -mindepth 1 -maxdepth 1; } 2>/dev/null | sort"
 )
 GUIDE = Guide("first-canary.md", NAMES)
 

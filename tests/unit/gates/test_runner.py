@@ -111,7 +111,7 @@ def test_the_end_names_the_tests_that_failed(
 
     cli.summary(outcomes, logs=tmp_path, seconds=3.2)
 
-    _, one, two, logs, *_ = capsys.readouterr().out.splitlines()
+    one, two, logs = capsys.readouterr().out.splitlines()[1:4]
     assert one == "  FAILED tests/unit/test_it.py::test_one - assert 1 == 2"
     assert two.startswith("  ERROR tests/unit/test_it.py::test_two - xxx")
     assert len(two) < 320
