@@ -4,6 +4,7 @@
 """Jobs and queues as the state of the cluster implies them, kept up in time proportional to what changed."""
 
 from collections.abc import Iterable, MutableMapping
+from dataclasses import replace
 from typing import Any, Final
 
 from placement.model.amounts.quantity import PODS
@@ -217,6 +218,8 @@ class JobCache:
         # A task that is being evicted still takes its room. Which node it leaves is noted by the state.
         if old in RESERVES_NODE and status not in RESERVES_NODE:
             self.queue.queue_shrunk(task.queue)
+            # Its node may be gone already, so that no room is freed; pipelined jobs wait for the queue, too.
+            self.versions.departures += 1
         if old is Status.ALLOCATED:
             self.versions.eviction += 1
             if task.entry.row >= 0:
@@ -445,7 +448,10 @@ class JobCache:
 
     def _refresh(self, job: Job) -> None:
         """Read again what the job's group, its pods' annotations and the priority classes say."""
+        group, priority = job.group, job.priority
         name, problem = self.admission.read(job)
+        if job.priority != priority or _asks_otherwise(group, job.group):
+            _try_again(job)
         if job.queue != name or job.problem != problem:
             self._assign(job, name, problem)
         self.queue.push(job)
@@ -461,6 +467,9 @@ class JobCache:
     def _assign(self, job: Job, name: str, problem: Problem | None = None) -> None:
         """Move a job, with all that it is counted for, to another queue, or in and out of scheduling."""
         self.versions.evictability += bool(job.allocated.get(PODS))
+        if job.queue != name:
+            _try_again(job)
+            self.queue.queue_shrunk(job.queue)
         for task in job.tasks.values():
             self.usage.count(task, task.status, None)
         self.admission.assign(job, name, problem)
@@ -481,6 +490,13 @@ class JobCache:
         for known in self.known:
             known.pop(key, None)
         self.admission.forget(key)
+
+
+def _asks_otherwise(before: PodGroup | None, group: PodGroup | None) -> bool:
+    """Return whether the group asks for something else; its phase is only told."""
+    if before is None or group is None or before is group:
+        return before is not group
+    return replace(before, version=0, phase="") != replace(group, version=0, phase="")
 
 
 def _try_again(job: Job) -> None:

@@ -20,9 +20,12 @@ class Statement:
         self._pods = cache.cluster.pods
         self._mark = self._pods.mark()
         self._moves: list[tuple[Task, Status]] = []
+        # Tasks that have lost their promise of room, and the node that it was on.
+        self._promised: list[tuple[Task, str]] = []
 
     def allocate(self, task: Task, node: str, selection: str = "") -> None:
         """Place the task on this node; the selection says where that is in the tree, if the graph chose it."""
+        self._note_promise(task)
         volumes = self._cache.cluster.volumes.choose(task.pod, node) if task.pod.volume_claims else ()
         self._pods.assume(task.uid, node, volumes, selection)
         self._shift(task, Status.ALLOCATED)
@@ -34,6 +37,7 @@ class Statement:
 
     def unallocate(self, task: Task) -> None:
         """Take the task from its node; it is pending again."""
+        self._note_promise(task)
         self._pods.forget(task.uid)
         self._shift(task, Status.PENDING)
 
@@ -46,6 +50,10 @@ class Statement:
         """Take back an eviction of this statement; the task has this status, which it had before."""
         self._pods.evict(task.uid, evicting=False)
         self._shift(task, status)
+
+    def _note_promise(self, task: Task) -> None:
+        if task.status is Status.PIPELINED:
+            self._promised.append((task, task.entry.at))
 
     def _shift(self, task: Task, status: Status) -> None:
         self._moves.append((task, task.status))
@@ -80,9 +88,10 @@ class Statement:
         moved = [(task, status) for task, status in first.values() if task.status is not status]
         for task, status in moved:
             self._cache.moved(task, status)
-            if status in RESERVES_NODE and task.status not in RESERVES_NODE:
-                # No event tells of it.
-                self._cache.versions.room += 1
+        left = any(status in RESERVES_NODE and task.status not in RESERVES_NODE for task, status in moved)
+        if left or any(task.entry.at != node for task, node in self._promised):
+            # No event tells of the room that they do not need any more.
+            self._cache.versions.room += 1
         for job in {task.job.key: task.job for task, _unused in moved}.values():
             self._cache.queue.push(job)
         for task, status in first.values():

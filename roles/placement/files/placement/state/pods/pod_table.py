@@ -70,6 +70,8 @@ class Departure(NamedTuple):
     pod: Pod
     labelset: LabelSet
     row: int
+    # Whether volumes that were meant for it are free again.
+    frees_volumes: bool
 
 
 class PodTable:
@@ -113,7 +115,8 @@ class PodTable:
             # Most news is of what is charged already: it is where we have put it, and it runs there.
             entry.pod, entry.plan = pod, plan
             return
-        self._note_departure(entry)
+        # A pod that has its node now has its volumes, too.
+        self._note_departure(entry, frees_volumes=bool(entry.plan.volumes) and pod.node != entry.plan.assumed)
         self._withdraw(entry)
         if entry.pod.spec is not pod.spec:
             self._labelsets.read(_keys_read(pod.spec))
@@ -129,7 +132,7 @@ class PodTable:
     def remove(self, uid: str) -> None:
         """Note that the pod is gone."""
         entry = self.by_uid.pop(uid)
-        self._note_departure(entry)
+        self._note_departure(entry, frees_volumes=bool(entry.plan.volumes))
         self._withdraw(entry)
         self._labelsets.leave(entry.labelset)
         keys = _keys_read(entry.pod.spec)
@@ -140,9 +143,9 @@ class PodTable:
         if not namesakes:
             del self.by_name[entry.pod.namespace]
 
-    def _note_departure(self, entry: PodEntry) -> None:
+    def _note_departure(self, entry: PodEntry, *, frees_volumes: bool) -> None:
         if entry.row >= 0:
-            self.departed.append(Departure(entry.pod, entry.labelset, entry.row))
+            self.departed.append(Departure(entry.pod, entry.labelset, entry.row, frees_volumes))
 
     def named(self, namespace: str, name: str) -> str | None:
         """Return the UID of the pod of this name."""
@@ -201,7 +204,8 @@ class PodTable:
 
     def give_up(self, uid: str) -> None:
         """Note for good that the pod is not where we wanted it: the API did not take its binding."""
-        self._note_departure(self.by_uid[uid])
+        entry = self.by_uid[uid]
+        self._note_departure(entry, frees_volumes=bool(entry.plan.volumes))
         self.forget(uid)
         self.settle()
 

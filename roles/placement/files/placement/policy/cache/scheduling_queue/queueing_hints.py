@@ -34,6 +34,7 @@ from placement.model.objects.volume import (
     StorageClass,
 )
 from placement.model.rules.affinity import PodAffinityTerm
+from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
@@ -81,8 +82,9 @@ class Hints:
         self._namespaces: Waiting = {}
         # By the queues whose limits may keep them away.
         self._limited: dict[str, Waiting] = {}
-        # Unschedulable jobs that an event may have helped, in the order of the events.
+        # Unschedulable jobs that an event may have helped, and the first of them in the order of the queue.
         self.woken: Waiting = {}
+        self.first_woken = LazyHeap(self.woken)
 
     def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool, limits: Iterable[str] = ()) -> None:
         """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it.
@@ -185,9 +187,11 @@ class Hints:
         self._wake(self._affinity, self._rules, left.labelset)
         self._wake(self._anti_affinity, self._anti_affinity_rules, left.labelset)
         for term in left.pod.spec.anti_affinity:
-            self.woken.update(self._existing_anti_affinity.get(term, {}))
+            self._add_woken(self._existing_anti_affinity.get(term, {}))
+        if left.frees_volumes:
+            self.volumes_changed()
         for name in left.pod.volume_claims:
-            self.woken.update(self._claims.get((left.pod.namespace, name), {}))
+            self._add_woken(self._claims.get((left.pod.namespace, name), {}))
 
     def helped_by(self, columns: NodeColumns, rows: Sequence[int]) -> Iterator[list[Job]]:
         """Yield jobs of which a tried pod has room on one of these rows, and those that any room may help.
@@ -209,22 +213,30 @@ class Hints:
         candidates = index.candidates(labelset.namespace, labelset.labels)
         for rule in [rule for rule in candidates if self._labelsets.matches(rule, labelset)]:
             # The jobs are noted again if they fail again.
-            self.woken.update(waiting.pop(rule))
+            self._add_woken(waiting.pop(rule))
             index.discard(rule[0], rule)
+
+    def _add_woken(self, jobs: Waiting) -> None:
+        for key, job in jobs.items():
+            if key not in self.woken:
+                # Whatever pushes it from now on has it tried.
+                job.unschedulable_at = -1
+                self.woken[key] = job
+                self.first_woken.add(job)
 
     def claims_changed(self, claims: Iterable[Object]) -> None:
         """Wake the jobs that name one of these claims."""
         for claim in claims:
             if isinstance(claim, PersistentVolumeClaim):
-                self.woken.update(self._claims.get(claim.key, {}))
+                self._add_woken(self._claims.get(claim.key, {}))
 
     def volumes_changed(self) -> None:
         """Wake the jobs with volumes: other nodes may reach them now."""
-        self.woken.update(self._volumes)
+        self._add_woken(self._volumes)
 
     def namespaces_changed(self) -> None:
         """Wake the jobs that are subject to a rule which selects namespaces by their labels."""
-        self.woken.update(self._namespaces)
+        self._add_woken(self._namespaces)
 
 
 def _enlist(waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], rules: Iterable[Rule], job: Job) -> None:

@@ -354,6 +354,7 @@ class SchedulingQueue:
                     yield
                 self.push(job)
         self._first_helped.tidy()
+        self.hints.first_woken.tidy()
         self._retry_woken(crowded=arriving or bool(self.unfinished_visits))
 
     def _retry_woken(self, *, crowded: bool) -> None:
@@ -363,9 +364,9 @@ class SchedulingQueue:
         if not woken or not number:
             return
         self._tries = 0
-        for key in list(islice(woken, number)):
-            job = woken.pop(key)
-            if self.unschedulable.get(key) is job:
+        for job in self.hints.first_woken.take(number):
+            del woken[job.key]
+            if self.unschedulable.get(job.key) is job:
                 job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
                 self.push(job)
 
