@@ -27,7 +27,7 @@ from gates.stamps import Stamps
 
 LOG_FOLDERS_KEPT = 20
 STROKE_SECONDS = 2.0
-# Of the lines about tests that failed in a gate: who has only a run's end sees what happened, and the end stays short.
+# Of each gate that failed, the end of a run shows so many lines about tests, and so many characters of each.
 SHOWN_TESTS = 10
 SHOWN_OF_LINE = 300
 # Python's own order of sets and the like is the same in every run.

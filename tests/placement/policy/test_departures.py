@@ -105,7 +105,9 @@ def in_queue(name: str, queue_name: str, cpu: str, **more: Any) -> tuple[PodGrou
     return gang(f"g-{name}", 1, queue=queue_name), mine(name, group=f"g-{name}", request=amounts(cpu=cpu), **more)
 
 
-def test_a_job_at_the_limit_of_its_queue_is_tried_when_a_pod_below_that_limit_ends() -> None:
+def test_a_job_at_the_limit_of_its_queue_is_tried_when_a_pod_below_that_limit_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     watched = Watched(nodes=4)
     limit = {"capability": amounts(cpu="2")}
     watched.see(queue("org", **limit), queue("a", parent="org"), queue("b", parent="org"), queue("else"))
@@ -122,7 +124,7 @@ def test_a_job_at_the_limit_of_its_queue_is_tried_when_a_pod_below_that_limit_en
     watched.see(*(item for index in range(50) for item in in_queue(f"waits{index}", "b", "1")))
     watched.simulated.run()
     assert len(cache.queue.unschedulable) == 50
-    cache.tree.limit = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(cache.tree, "limit", noted)
     # A pod of a queue that is not below the limit helps none of them.
     watched.leaves("second")
     assert tried == []

@@ -68,6 +68,29 @@ def test_of_jobs_that_a_rule_kept_away_the_first_in_the_queue_has_the_first_try(
     assert simulated.placements().keys() == {"full1", "full2", "high"}
 
 
+def test_jobs_that_a_rule_kept_away_are_tried_when_other_plugins_order_them_meanwhile() -> None:
+    def ordering(*plugins: str) -> Any:
+        listed = "".join(f"\n  - name: {name}" for name in plugins)
+        return load(f'actions: "allocate, backfill"\ntiers:\n- plugins:{listed}\n', "test")
+
+    simulated = Simulated(ordering("priority", "gang"))
+    apart: dict[str, Any] = {"labels": pairs(app="db"), "anti_affinity": (near("zone", app="db"),)}
+    simulated.see(node("n1", labels=pairs(zone="z1")), mine("holder", node="n1", **RUNNING, **apart))
+    simulated.see(*(mine(f"p{index}", request=amounts(cpu="1"), **apart) for index in range(40)))
+    simulated.run()
+    simulated.gone(simulated.named("holder"))
+    # A slice that ends before all that were woken have been tried.
+    while simulated.scheduler.cache.queue.hints.woken.keys() != simulated.scheduler.cache.queue.unschedulable.keys():
+        for action in simulated.run_once(lambda: True):
+            simulated.carry_out(action)
+    simulated.scheduler.configure(ordering("gang"), partial_gang_seconds=60, reserve_after=300)
+    simulated.run()
+    (name,) = simulated.placements()
+    simulated.gone(simulated.named(name))
+    simulated.run()
+    assert len(simulated.placements()) == 1
+
+
 def claim(name: str) -> PersistentVolumeClaim:
     """A claim for one of the disks that there are."""
     return PersistentVolumeClaim(
@@ -84,11 +107,11 @@ def claim(name: str) -> PersistentVolumeClaim:
 @pytest.mark.parametrize("ends", ["deleted", "not bound"])
 def test_a_volume_that_is_free_again_helps_jobs_with_other_claims_on_other_nodes(ends: str) -> None:
     simulated = Simulated()
-    disk = {"storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
+    disk: dict[str, Any] = {"storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
     simulated.see(
         StorageClass(uid="class", name="disks", version=1, provisioner="kubernetes.io/no-provisioner", waits=True)
     )
-    simulated.see(PersistentVolume(uid="volume", name="disk", version=1, available=True, **disk))  # type: ignore[arg-type]
+    simulated.see(PersistentVolume(uid="volume", name="disk", version=1, available=True, **disk))
     simulated.see(*(node(f"n{cpu}", allocatable=amounts(cpu=cpu, memory="8Gi", pods="10")) for cpu in "24"))
     simulated.see(claim("first"), claim("second"), mine("block", node="n4", request=amounts(cpu="4"), **RUNNING))
     simulated.see(mine("a", priority=5, request=amounts(cpu="1"), volume_claims=("first",)))

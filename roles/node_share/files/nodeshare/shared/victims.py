@@ -7,8 +7,8 @@ nodeshare asks pods to leave on the node itself, the placement daemon on all nod
 alike. The lowest priority goes first, and members of gangs after pods that stand alone, from one gang rather than from
 two. No more pods go than must.
 
-Pods of DaemonSets and static pods stay. Owners and annotations are words of the pod's creator, so each counts only
-together with what its creator cannot write: a forged one must buy nothing.
+Pods of DaemonSets and static pods stay. Users write owners and annotations of their pods, so each counts only
+together with what users cannot write: a forged one must buy nothing.
 
 One source with copies: edit it in plugins/module_utils/_shared, then type `make shared`. PRIVATE to the collection.
 """
@@ -16,7 +16,7 @@ One source with copies: edit it in plugins/module_utils/_shared, then type `make
 import re
 import typing as t
 
-# Any creator of a pod may write this annotation. But nobody can add it later, and a kubelet runs no pod that comes with
+# Users may create pods with this annotation. But nobody can add it later, and a kubelet runs no pod that comes with
 # it. So if such a pod runs, its kubelet has made it for a static pod.
 MIRROR = "kubernetes.io/config.mirror"
 # Of the class system-node-critical, which placeholders have. No kubelet ends a pod of this priority for a placeholder.

@@ -185,7 +185,7 @@ class JobCache:
             old = task.status
             if Status.PENDING in (old, status):
                 # The job lacks other tasks than those that were tried.
-                _try_again(task.job)
+                task.job.forget_tries()
             self.shift(task, status)
             self.moved(task, old)
             self.queue.push(task.job)
@@ -395,12 +395,12 @@ class JobCache:
         self.usage.count(task, None, task.status)
         if pod.request != old.request:
             self.versions.room += 1
-        _try_again(job)
+        job.forget_tries()
         self._refresh(job)
 
     def _join(self, job: Job, task: Task) -> None:
         """Take in a new task of the job; the job may fit now, and the figures of its other tasks are there already."""
-        _try_again(job)
+        job.forget_tries()
         if len(job.tasks) == 1:
             job.mixed = False
             self._refresh(job)
@@ -451,7 +451,7 @@ class JobCache:
         group, priority = job.group, job.priority
         name, problem = self.admission.read(job)
         if job.priority != priority or _asks_otherwise(group, job.group):
-            _try_again(job)
+            job.forget_tries()
         if job.queue != name or job.problem != problem:
             self._assign(job, name, problem)
         self.queue.push(job)
@@ -468,7 +468,7 @@ class JobCache:
         """Move a job, with all that it is counted for, to another queue, or in and out of scheduling."""
         self.versions.evictability += bool(job.allocated.get(PODS))
         if job.queue != name:
-            _try_again(job)
+            job.forget_tries()
             self.queue.queue_shrunk(job.queue)
         for task in job.tasks.values():
             self.usage.count(task, task.status, None)
@@ -497,8 +497,3 @@ def _asks_otherwise(before: PodGroup | None, group: PodGroup | None) -> bool:
     if before is None or group is None or before is group:
         return before is not group
     return replace(before, version=0, phase="") != replace(group, version=0, phase="")
-
-
-def _try_again(job: Job) -> None:
-    """Note that what was tried for the job says nothing any more."""
-    job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1

@@ -284,6 +284,10 @@ class Job:
         self.preempt_tried_at = -1
         self.reclaim_tried_at = -1
 
+    def forget_tries(self) -> None:
+        """Note that no earlier try says anything of the job any more."""
+        self.unschedulable_at = self.preempt_tried_at = self.reclaim_tried_at = -1
+
     @property
     def ready(self) -> int:
         """Members that run, are about to, or are done."""

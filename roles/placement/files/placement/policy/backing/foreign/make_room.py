@@ -99,7 +99,7 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
     row, names = columns.rows[node.name], columns.axis.names
     most = dict(zip(names, columns.allocatable[:, row].tolist(), strict=True))
     for entry in here:
-        if _stays(entry) and not _is_only_said(entry):
+        if _stays(entry) and not _is_unconfirmed_mirror(entry):
             _add(most, entry, -1)
     need: Sums = {PODS: len(parts)}
     for job, shares in parts:
@@ -108,7 +108,7 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
             need[key] = need.get(key, 0) + amount
     room = dict(zip(names, (columns.free[:, row] + columns.releasing[:, row]).tolist(), strict=True))
     for entry in here:
-        if _is_only_said(entry) and not entry.leaving:
+        if _is_unconfirmed_mirror(entry) and not entry.leaving:
             _add(room, entry, 1)
     # A placeholder never asks for more than the node can give, and where that is nothing, for nothing.
     asked = {key: min(amount, most.get(key, 0)) for key, amount in need.items()}
@@ -156,10 +156,10 @@ def _stays(entry: PodEntry) -> bool:
     return pod.mirror or pod.daemon or pod.spec.priority >= NODE_CRITICAL
 
 
-def _is_only_said(entry: PodEntry) -> bool:
-    """Whether a mirror's words are all that is known of a static pod: no kubelet has told yet that it runs one.
+def _is_unconfirmed_mirror(entry: PodEntry) -> bool:
+    """Whether the pod has the annotation of a mirror, and no kubelet has said yet that it runs such a static pod.
 
-    Any creator of pods may write a mirror. It takes no room from jobs, or other pods would leave in its place.
+    Any user may create such a pod. It takes no room from jobs, or other pods would leave in its place.
     """
     return entry.pod.mirror and entry.pod.phase is Phase.PENDING
 

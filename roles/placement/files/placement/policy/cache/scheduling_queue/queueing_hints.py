@@ -86,7 +86,7 @@ class Hints:
         self.woken: Waiting = {}
         self.first_woken = LazyHeap(self.woken)
 
-    def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool, limits: Iterable[str] = ()) -> None:
+    def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool, limits: tuple[str, ...] = ()) -> None:
         """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it.
 
         The limits are names of queues of which each may keep the job away.
@@ -114,16 +114,15 @@ class Hints:
                 anti_affinity.update(((term.matcher,), None) for term in last.anti_affinity)
                 repelling.update((anti.term, None) for anti in self._labelsets.repelling(like))
                 namespaces = namespaces or self._reads_namespaces(task)
-        limited = tuple(limits)
-        for name in limited:
+        for name in limits:
             self._limited.setdefault(name, {})[key] = job
-        if anywhere or not (requests or limited):
+        if anywhere or not (requests or limits):
             self._anywhere[key] = job
         else:
             for request in requests:
                 self._rooms.setdefault(request, {})[key] = job
         self._interests[key] = Interests(
-            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims), limited
+            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims), limits
         )
         _enlist(self._affinity, self._rules, rules, job)
         _enlist(self._anti_affinity, self._anti_affinity_rules, anti_affinity, job)
@@ -216,10 +215,14 @@ class Hints:
             self._add_woken(waiting.pop(rule))
             index.discard(rule[0], rule)
 
+    def forget_orders(self) -> None:
+        """Drop the order of the woken jobs: the keys of other plugins cannot be compared with theirs."""
+        self.first_woken = LazyHeap(self.woken)
+
     def _add_woken(self, jobs: Waiting) -> None:
         for key, job in jobs.items():
             if key not in self.woken:
-                # Whatever pushes it from now on has it tried.
+                # A job that something else pushes meanwhile must not be parked again: its place here would be stale.
                 job.unschedulable_at = -1
                 self.woken[key] = job
                 self.first_woken.add(job)

@@ -219,7 +219,7 @@ class SchedulingQueue:
         # Which rows help a job that the tree places is not known, nor what helps against guarantees to others.
         anywhere = job.topological or queue is None or queue.record.placed_by == GRAPH
         anywhere = anywhere or (limited and self._context.tree.guarantees)
-        limits = [at.name for at in queue.path if at.capability] if limited and queue is not None else ()
+        limits = tuple(at.name for at in queue.path if at.capability) if limited and queue is not None else ()
         self.hints.note(job, tried, anywhere=anywhere, limits=limits)
 
     def retry_helped(self, columns: NodeColumns, rows: Sequence[int]) -> Steps[None]:
@@ -255,6 +255,7 @@ class SchedulingQueue:
         self.unfinished_visits.clear()
         self._first_parked = LazyHeap(self.unschedulable)
         self._first_helped = LazyHeap(self._helped)
+        self.hints.forget_orders()
         self.gated_by_request.clear()
         for queue in self._context.tree.by_name.values():
             queue.order.clear()
@@ -367,7 +368,7 @@ class SchedulingQueue:
         for job in self.hints.first_woken.take(number):
             del woken[job.key]
             if self.unschedulable.get(job.key) is job:
-                job.unschedulable_at = job.preempt_tried_at = job.reclaim_tried_at = -1
+                job.forget_tries()
                 self.push(job)
 
     def forget(self, key: GroupKey) -> None:
