@@ -9,6 +9,7 @@ The node reboots and loses its power under a job and in every phase of a hand-ov
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +25,7 @@ BED = f"vmsite-{os.getpid()}"
 MODULES = {"overlay", "br_netfilter"}
 # A unit that a target has reached, what apt and systemd write for themselves, and Slurm's own state.
 VOLATILE = ("/etc/ld.so.cache", "/etc/.updated", "/var/.updated", "/var/lib/private", "/var/lib/containers")
+RESULTS, ADDRESSES = "/var/lib/cni/results", "/var/lib/cni/networks/converged"
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +140,11 @@ def giving_back(site: MachineSite) -> None:
     assert site.show(NODE)["phase"] != "open", "the node was given back already"
 
 
+def leaving(site: MachineSite) -> set[str]:
+    """Pods that are deleted and still there."""
+    return {name for name, pod in site.objects("pods").items() if "deletionTimestamp" in pod["metadata"]}
+
+
 @pytest.mark.usefixtures("tidy")
 @pytest.mark.parametrize("phase", [taking, held, giving_back], ids=lambda phase: phase.__name__)
 def test_a_power_cut_in_a_hand_over_leaves_a_node_of_use(
@@ -155,6 +162,26 @@ def test_a_power_cut_in_a_hand_over_leaves_a_node_of_use(
     if "deaf" in site.objects("pods"):
         site.kubectl("delete", "pod", "deaf", "--grace-period=0", "--force", "--wait=false")
     assert_of_use_again(site)
+    until(lambda: not leaving(site), "no pod stays in Terminating", MACHINE_SECONDS)
+
+
+@pytest.mark.usefixtures("tidy")
+def test_a_pod_ends_and_gives_its_address_back_although_a_power_cut_emptied_what_cni_wrote(site: MachineSite) -> None:
+    workload.apply(site, workload.deployment("web", 1))
+    site.await_pod("web")
+    booted, before_cut = site.boot_id(), set(site.objects("pods"))
+    # A power cut empties what is not on the disk yet. Here nothing depends on when the disk was written.
+    find = f"find {RESULTS} {ADDRESSES} -type f -size +0"
+    emptied = site.node(NODE, f"{find} -print -exec truncate --size=0 {{}} +; sync")
+    assert f"{RESULTS}/converged-" in emptied
+    assert re.search(rf"^{ADDRESSES}/[0-9.]+$", emptied, re.MULTILINE), "a pod has an address"
+    site.cut_power()
+    assert site.give_power(booted) != booted
+    site.kubectl("delete", "pods", "--all", "--wait=false")
+    until(lambda: not before_cut & set(site.objects("pods")), "no pod stays in Terminating", MACHINE_SECONDS)
+    site.await_pod("web")
+    damaged = f"find {RESULTS} -name 'converged-*' -empty; find {ADDRESSES} -name '[0-9]*' -empty"
+    assert site.node(NODE, damaged) == ""
 
 
 def test_the_way_back_unloads_the_modules_and_leaves_the_machine_as_it_was(

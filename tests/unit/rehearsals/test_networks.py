@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from unit.rehearsals.conftest import HOSTS, Rehearsal
 
 CONFIG = "/etc/containerd/config.toml"
+AT_BOOT = "/etc/tmpfiles.d/90-converged-node-runtime.conf"
+SANDBOX = "0123456789abcdef" * 4
 
 
-def written(rehearsal: Any, family: str, **given: Any) -> tuple[list[str], dict[str, Any], set[str]]:
-    """Return the packages, containerd's configuration and the paths of all files."""
+def written(rehearsal: Any, family: str, **given: Any) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """Return the packages, containerd's configuration and the contents of all files by path."""
     rehearsal.answer({"found": {"family": family}}, module="share_node_info")
     play = {
         "hosts": "n1",
@@ -30,7 +33,7 @@ def written(rehearsal: Any, family: str, **given: Any) -> tuple[list[str], dict[
     assert done.passed, done.said
     (call,) = (call for call in done.calls if call.module == "node_state")
     files = {one["path"]: one["content"] for one in call.args["files"]}
-    return call.args["packages"], tomllib.loads(files[CONFIG]), set(files)
+    return call.args["packages"], tomllib.loads(files[CONFIG]), files
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,46 @@ def test_an_add_on_finds_its_plugins_and_its_drop_in_read(rehearsal: Any) -> Non
     assert config["plugins"]["io.containerd.grpc.v1.cri"]["cni"]["bin_dir"] == "/opt/cni/bin"
     assert config["imports"] == ["/etc/containerd/conf.d/*.toml"]
     assert "/etc/cni/net.d/10-converged.conflist" not in files
+    assert AT_BOOT not in files, "what CNI keeps of an add-on's network is the add-on's"
+
+
+def test_a_runtime_of_the_site_keeps_what_cni_remembers(rehearsal: Any) -> None:
+    given = {"node_runtime_manage": False, "node_runtime_pod_cidr": "10.244.1.0/24"}
+    done = rehearsal.role("node_runtime", "main", hosts="n1", **given)
+    assert done.passed, done.said
+    (call,) = (call for call in done.calls if call.module == "node_state")
+    assert call.args["files"] == []
+
+
+def test_a_boot_and_nothing_else_forgets_the_sandboxes_of_the_bridge_and_no_others(
+    rehearsal: Any, tmp_path: Path
+) -> None:
+    _packages, _config, files = written(rehearsal, "Debian", node_runtime_pod_cidr="10.244.1.0/24")
+    name = files["/etc/cni/net.d/10-converged.conflist"]["name"]
+    ours = {f"results/{name}-{SANDBOX}-eth0", f"networks/{name}/10.244.1.2", f"networks/{name}/last_reserved_ip.0"}
+    others = {
+        f"results/calico-{SANDBOX}-eth0",
+        f"results/{name}-lab-{SANDBOX}-eth0",
+        f"networks/{name}-lab/10.1.0.2",
+        "networks/podman/10.88.0.2",
+        "cache/of-another-plugin",
+    }
+    root = tmp_path / "node"
+    cni = root / "var/lib/cni"
+    for path in (root / AT_BOOT[1:], *(cni / one for one in ours | others)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (root / AT_BOOT[1:]).write_text(files[AT_BOOT], encoding="utf-8")
+
+    def left(*options: str) -> set[str]:
+        argv = ["systemd-tmpfiles", f"--root={root}", "--create", "--remove", *options]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        return {str(path.relative_to(cni)) for path in cni.rglob("*") if path.is_file()}
+
+    assert left() == ours | others, "packages and administrators call it while pods run"
+    assert left("--boot") == others
+    assert (cni / f"networks/{name}").is_dir(), "the folder keeps its owner and its context"
 
 
 def test_the_sites_own_folder_and_packages_count(rehearsal: Any) -> None:
