@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..host.host import Host
 from ..host.paths import parents
+from ..model.errors import RecordError
 from ..model.items import (
     DIRECTORY,
     FILE,
@@ -45,6 +46,7 @@ class Found:
     packages: t.Dict[str, str] = field(default_factory=dict)
     configured: t.Set[str] = field(default_factory=set)  # packages that were removed and not purged
     needed: t.Dict[str, str] = field(default_factory=dict)  # packages of ours that cannot go -> who needs them
+    blocked: str = ""  # why the package manager can remove nothing now
     own_files: t.List[package.OwnFile] = field(default_factory=list)  # configuration of packages of ours
     units: t.Dict[str, UnitState] = field(default_factory=dict)
     owners: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
@@ -155,7 +157,12 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
         there = {name for name, state in found.packages.items() if state != package.CONFIGURED}
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in there]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
-        found.needed = package.needed(packages, going)
+        try:
+            if going:
+                packages.check(view.packages())
+            found.needed = package.needed(packages, going)
+        except RecordError as error:  # the rest goes back all the same
+            found.blocked = str(error)
     ours = view.packages()
     if ours and ("package" in names or found.paths):
         found.own_files = package.manager(host).own_files(ours)

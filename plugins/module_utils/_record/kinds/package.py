@@ -7,6 +7,11 @@ Only what is missing is installed, never an upgrade or a removal of what the sit
 removed, and never when something of the site's would go with it. A package that was not there before is purged; one of
 which the site had kept the configuration is removed only. Configuration that differs from what the package brought is
 the site's: the undo records such a file before the package goes, and puts it back afterwards.
+
+A power cut leaves dpkg's packages half-way. Those of ours are ended first, also before they are removed: dpkg has no
+list of the files of a package that it had not wholly unpacked. Those of the site are named and left alone. Apt would
+end them with ours, so it changes nothing until the site has done it. Rpm knows no such state. It lists a package once
+its files are there, so a cut one is missing and is installed again.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import re
 import stat
 import typing as t
 
-from ..._command import last_line
+from ..._command import Completed, last_line
 from ..host.host import Host
 from ..model.errors import RecordError
 from ..model.items import PackageItem
@@ -26,6 +31,11 @@ _LOCK_SECONDS = 120
 _APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "APT_LISTCHANGES_FRONTEND": "none"}
 _APT = ("-y", "-q", "--no-install-recommends", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}")
 _APT_INSTALL = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--no-remove")
+_APT_CHECK = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}", "check")
+_APT_HELD = re.compile(r"(\S+)\. It is held by process (\d+ \(.*\))")
+_APT_GAVE_UP = re.compile(r"^E: .*(is another process using it|Could not get lock)", re.MULTILINE)
+_DPKG_ERROR = re.compile(r"^dpkg: error.*(?:\n .*)*", re.MULTILINE)
+_DPKG_UPDATES = "/var/lib/dpkg/updates"
 _APT_STEP = re.compile(r"^(Inst|Remv) (\S+)(?: \[(\S*)\])?", re.MULTILINE)
 _CONFIG_FLAG = 1  # RPMFILE_CONFIG
 _MD5_LETTERS = 32
@@ -71,8 +81,11 @@ class Packages:
         """Return what is installed, what a killed run left half-way, and, as CONFIGURED, what was only removed."""
         return self.installed()
 
-    def repair(self, ours: t.Container[str]) -> None:
-        """End what a killed run began with packages of ours."""
+    def check(self, ours: t.Collection[str]) -> None:
+        """Raise RecordError if a package that is not ours is half-way: the package manager would end it with ours."""
+
+    def repair(self, ours: t.Collection[str]) -> None:
+        """End what a killed run began with packages of ours; raise RecordError as `check` does."""
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         """Return all that installing `items` brings. Raise RecordError if it would change what the site has."""
@@ -106,7 +119,7 @@ class Apt(Packages):
         self._host = host
 
     def installed(self) -> t.Dict[str, str]:
-        return {name: version for status, name, version in self._rows() if status == "installed"}
+        return {name: version for status, name, version in self._rows() if status in _DPKG_WHOLE}
 
     def configured(self) -> t.Set[str]:
         return {name for name, state in self.present().items() if state == CONFIGURED}
@@ -123,44 +136,103 @@ class Apt(Packages):
         rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
         return [(row[0], row[1].split(":")[0], row[2]) for row in rows if len(row) == 3]
 
-    def repair(self, ours: t.Container[str]) -> None:
-        broken = [name for status, name, _version in self._rows() if status not in _DPKG_AT_REST]
-        foreign = [name for name in broken if name not in ours]
-        if foreign:
-            raise RecordError(f"package {foreign[0]} is half installed, and not by us: run `dpkg --configure -a` first")
-        if broken:
-            self._host.run(["dpkg", "--configure", "-a"], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+    def check(self, ours: t.Collection[str]) -> None:
+        if self._foreign(ours):
+            self._await_lock()  # another apt may be at work on it now
+        for name, status in self._foreign(ours):
+            way = f"apt-get install --reinstall {name}" if status == _DPKG_HALF else "dpkg --configure -a"
+            raise RecordError(f"package {name} is {status}, and not by us: end that first, as by `{way}`")
+
+    def _foreign(self, ours: t.Collection[str]) -> t.List[t.Tuple[str, str]]:
+        at_rest = (*_DPKG_AT_REST, *_DPKG_WHOLE)
+        return [(name, status) for status, name, _ in self._rows() if status not in at_rest and name not in ours]
+
+    def repair(self, ours: t.Collection[str]) -> None:
+        self.check(ours)
+        if not (ours and self._is_interrupted()):
+            return
+        self._await_lock()
+        self._change(["dpkg", "--configure", "-a"])
+        half = {name: version for status, name, version in self._rows() if status == _DPKG_HALF and name in ours}
+        if half:
+            self._unpack_again(half)
+
+    def _is_interrupted(self) -> bool:
+        """Return whether dpkg has something to end, if only its books: apt changes nothing until they are closed."""
+        if any(name.isdigit() for name in self._host.names(_DPKG_UPDATES)):
+            return True
+        return any(status not in _DPKG_AT_REST for status, _name, _version in self._rows())
+
+    def _unpack_again(self, half: t.Mapping[str, str]) -> None:
+        """Unpack packages that dpkg neither configures nor removes: in the same version, or in what there is now."""
+        exact = [f"{name}={version}" if version else name for name, version in half.items()]
+        found, why = [], ""
+        for named in (exact, list(half)):
+            try:
+                self._coming(self._simulate(named, "--reinstall"), named)
+            except RecordError as error:
+                why = why or _PROGRAM.sub("", str(error))
+            else:
+                found = named
+                break
+        if not found:
+            raise RecordError(
+                f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and they cannot be "
+                f"unpacked again: {why}: give this node a package source that has them, and run again"
+            )
+        self._change(["apt-get", *_APT, *_APT_INSTALL, "--reinstall", "install", "--", *found])
+
+    def _await_lock(self) -> None:
+        """Wait for another apt or dpkg to end; raise RecordError with its process if it does not end in time."""
+        done = self._host.ask(_APT_CHECK, timeout=2 * _LOCK_SECONDS, ok=range(256))
+        if _APT_GAVE_UP.search(done.out + done.err):
+            raise RecordError(_apt_reason(done))
+
+    def _change(self, argv: t.Sequence[str]) -> None:
+        done = self._host.run(argv, timeout=_INSTALL_SECONDS, env=_APT_ENV, ok=range(256))
+        if done.rc:
+            raise RecordError(f"{' '.join(argv)}: exit status {done.rc}: {_apt_reason(done)}")
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         named = [_apt_name(item) for item in items]
         try:
-            out = self._host.ask(["apt-get", "-s", *_APT, "install", "--", *named], timeout=_LOCK_SECONDS).out
+            out = self._simulate(named)
         except RecordError as error:
             raise _not_installable(named, str(error)) from error
+        return self._coming(out, named)
+
+    def _simulate(self, named: t.Sequence[str], *options: str) -> str:
+        argv = ["apt-get", "-s", *_APT, *options, "install", "--", *named]
+        return self._host.ask(argv, timeout=_LOCK_SECONDS).out
+
+    def _coming(self, out: str, named: t.Sequence[str]) -> t.List[str]:
+        """Return what a simulation installs; raise RecordError if it changes what the site has."""
         steps = _APT_STEP.findall(out)
         for verb, name, version in steps:
             if verb == "Remv":
                 raise RecordError(f"package {name} would be removed by installing {' '.join(named)}: settle this first")
-            if version:
+            if version and not self._is_half(name):  # of a half-installed one apt also says the version
                 wanted = " ".join(named)
                 raise RecordError(
                     f"package {name} {version} would be upgraded by installing {wanted}: do that yourself"
                 )
         return sorted({step[1].split(":")[0] for step in steps})
 
+    def _is_half(self, package: str) -> bool:
+        return any((status, name) == (_DPKG_HALF, package.split(":")[0]) for status, name, _version in self._rows())
+
     def install(self, items: t.Sequence[PackageItem]) -> None:
-        argv = ["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)]
-        self._host.run(argv, timeout=_INSTALL_SECONDS, env=_APT_ENV)
+        self._change(["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)])
 
     def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
         out = self._host.ask(["apt-get", "-s", *_APT, "remove", "--", *names], timeout=_LOCK_SECONDS).out
         return sorted({step[1].split(":")[0] for step in _APT_STEP.findall(out) if step[0] == "Remv"})
 
     def remove(self, names: t.Sequence[str]) -> None:
-        self._host.run(["apt-get", *_APT, "remove", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+        self._change(["apt-get", *_APT, "remove", "--", *names])
 
     def purge(self, names: t.Sequence[str]) -> None:
-        self._host.run(["apt-get", *_APT, "purge", "--", *names], timeout=_INSTALL_SECONDS, env=_APT_ENV)
+        self._change(["apt-get", *_APT, "purge", "--", *names])
 
     def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
         if not names:
@@ -188,7 +260,20 @@ def _md5(host: Host, path: str) -> str:
     return hashlib.md5(host.read(path)).hexdigest()
 
 
+def _apt_reason(done: Completed) -> str:
+    """Return why apt or dpkg failed: the process that holds the lock, or dpkg's words, which apt does not repeat."""
+    said = f"{done.out}\n{done.err}"
+    held = _APT_HELD.findall(said)
+    if held and _APT_GAVE_UP.search(said):
+        return f"{held[-1][0]} is held by process {held[-1][1]}: run again when that has ended"
+    errors = _DPKG_ERROR.findall(said)
+    return " ".join(errors[0].split()) if errors else last_line(done.err) or last_line(done.out)
+
+
+_DPKG_HALF = "half-installed"
 _DPKG_AT_REST = ("installed", "not-installed", CONFIGURED)
+# Configured: dpkg only owes it, or another package, the work of triggers, which any call of apt does.
+_DPKG_WHOLE = ("installed", "triggers-awaited", "triggers-pending")
 
 
 def _apt_name(item: PackageItem) -> str:

@@ -37,6 +37,8 @@ class Converge:
 
     def preview(self, *, show: bool) -> Outcome:
         """Return what `run` would do, or raise why it would do nothing."""
+        if self._desired.packages:
+            package.manager(self._host).check(self._view.packages())
         outcome, _found, plan, _stale = self._plan_all(assume=True, show=show)
         apply.check_space(self._host, plan.steps)
         for step in plan.steps:

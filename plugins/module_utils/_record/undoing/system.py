@@ -65,6 +65,8 @@ def undo_packages(builder: UndoBuilder, entries: t.Sequence[Entry]) -> None:
         # What a package was that is there now tells whether its configuration is ours to take away.
         if is_installed(entry.state) or now in ("", entry.state) or not builder.wrote(entry.key):
             builder.undo.proved.append(entry.key)
+        elif builder.found.blocked:
+            builder.undo.left[entry.key] = builder.found.blocked
         elif entry.name in builder.found.needed:
             needer = builder.found.needed[entry.name]
             others = [role for role in builder.view.claims.get(key("package", needer), {}) if role != builder.role]

@@ -76,6 +76,7 @@ class World:
         ""  # a unit that, as a kubelet, changes settings, mounts and the packet filter when it starts
     )
     unpacked: t.Set[str] = field(default_factory=set)  # what dpkg had not ended when it was killed
+    half: t.Set[str] = field(default_factory=set)  # what dpkg was unpacking when it was killed
     offered: t.Dict[str, Package] = field(default_factory=dict)
     log: t.List[str] = field(default_factory=list)
 
@@ -270,6 +271,7 @@ class FakeNode(Host):
             return 0, "".join(f"{name}\n{self._conffiles(self.world.offered[name])}\n" for name in known)
         lines = [f"installed {name} 1.0" for name in sorted(self.world.installed)]
         lines += [f"unpacked {name} 1.0" for name in sorted(self.world.unpacked)]
+        lines += [f"half-installed {name} 1.0" for name in sorted(self.world.half)]
         lines += [f"config-files {name} 1.0" for name in sorted(self.world.configured)]
         return 0, "\n".join(lines) + "\n"
 
@@ -314,22 +316,31 @@ class FakeNode(Host):
         return 0, ""
 
     def _apt_get(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
+        if words[-1] == "check":
+            return 0, ""
+        lost = sorted(self.world.half - set(self.world.offered))
+        if lost:
+            return 100, f"E: The package {lost[0]} needs to be reinstalled, but I can't find an archive for it."
         simulate = "-s" in words
         verb = next(word for word in words if word in ("install", "remove", "purge"))
-        names = list(words[words.index(verb) + 1 :])
+        names = [name.split("=")[0] for name in words[words.index(verb) + 1 :] if name != "--"]
         if verb == "install":
             for name in names:
                 if name not in self.world.offered:
                     return 100, f"E: Unable to locate package {name}"
             coming = [name for name in self._with_needs(names) if name not in self.world.installed]
+            coming += sorted(self.world.half - set(coming))
             if simulate:
-                return 0, "".join(f"Inst {name} (1.0 local [all])\n" for name in coming)
+                was = dict.fromkeys(self.world.half, " [1.0]")
+                return 0, "".join(f"Inst {name}{was.get(name, '')} (1.0 local [all])\n" for name in coming)
             for name in coming:
                 self._unpack(self.world.offered[name])
             return 0, ""
-        going = self._with_users(names)
+        going = [*self._with_users(names), *sorted(self.world.half & set(names))]
         if simulate:
             return 0, "".join(f"Remv {name} [1.0]\n" for name in going)
+        if self.world.half & set(going):
+            return 100, "dpkg: error processing package: package is in a very bad inconsistent state"
         for name in going:
             self._take_away(self.world.offered[name])
         if verb == "purge":
@@ -350,7 +361,17 @@ class FakeNode(Host):
                 return self._with_users([*going, other])
         return going
 
+    def cut_while_unpacking(self, package: Package) -> None:
+        """Lose the power while a package is unpacked: its files have no names yet, and dpkg has no list of them."""
+        for path in (*package.files, *package.conffiles):
+            self.world.write(f"{path}.dpkg-new", "")
+        self.world.half.add(package.name)
+
     def _unpack(self, package: Package) -> None:
+        for path in (*package.files, *package.conffiles):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.at(f"{path}.dpkg-new"))
+        self.world.half.discard(package.name)
         for path, text in package.files.items():
             self.world.write(path, text)
             if path.endswith(".service"):

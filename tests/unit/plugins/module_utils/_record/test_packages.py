@@ -119,7 +119,7 @@ def test_apt_tells_what_an_installation_brings() -> None:
 )
 def test_apt_refuses_what_would_change_the_site(answer: str, says: str) -> None:
     with pytest.raises(RecordError, match=says):
-        Apt(Told({"apt-get -s": answer})).would_install(CONTAINERD)
+        Apt(Told({"apt-get -s": answer, "dpkg-query": "installed libc6 2.35\n"})).would_install(CONTAINERD)
 
 
 class Refusing(Host):
@@ -173,12 +173,171 @@ def test_apt_purges_when_it_is_told_so_and_never_removes_by_itself() -> None:
     ]
 
 
-def test_a_half_installed_package_of_ours_is_configured_and_one_of_the_sites_is_named() -> None:
-    host = Told({"dpkg-query": "installed base 1.0\nunpacked ours 1.0\n"})
+# What dpkg 1.21.22 and apt 2.6.1 of Debian 12 say of containerd after a cut in the middle of unpacking it.
+HALF = "half-installed containerd 1.6.20~ds1-1+deb12u3\ninstalled runc 1.1.5+ds1-1+deb12u1\n"
+AGAIN = "Inst containerd [1.6.20~ds1-1+deb12u3] (1.6.20~ds1-1+deb12u3 Debian:12.15/oldstable [amd64])\n"
+SIMULATED = "apt-get -s -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 --reinstall install -- "
+UNPACK_AGAIN = (
+    "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 -o Dpkg::Options::=--force-confdef "
+    "-o Dpkg::Options::=--force-confold --no-remove --reinstall install -- "
+)
+NO_ARCHIVE = "E: The package containerd needs to be reinstalled, but I can't find an archive for it."
+CHECK = "apt-get -q -o DPkg::Lock::Timeout=120 check"
+LOCKED = (
+    "Waiting for cache lock: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4169 (python3)...\n"
+    "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?\n"
+)
+IN_A_BAD_STATE = (
+    "dpkg: error processing package containerd (--remove):\n package is in a very bad inconsistent state; you should\n"
+    " reinstall it before attempting a removal\ndpkg: too many errors, stopping\nErrors were encountered while "
+    "processing:\n containerd\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+)
+
+
+class Failing(Told):
+    """Ends calls that begin like this with an error and these words."""
+
+    def __init__(self, answers: t.Dict[str, str], failures: t.Dict[str, str], root: str = "/nonexistent") -> None:
+        super().__init__(answers, root)
+        self.failures = failures
+
+    def ask(self, argv: t.Sequence[str], *, timeout: float = 60, ok: t.Container[int] = (0,)) -> Completed:
+        return self._failed(argv, ok) or super().ask(argv)
+
+    def run(self, argv: t.Sequence[str], **how: t.Any) -> Completed:
+        return self._failed(argv, how["ok"]) or super().run(argv)
+
+    def _failed(self, argv: t.Sequence[str], ok: t.Container[int]) -> t.Optional[Completed]:
+        words = next((text for begin, text in self.failures.items() if " ".join(argv).startswith(begin)), "")
+        if not words:
+            return None
+        self.asked.append(" ".join(argv))
+        if 100 not in ok:
+            raise RecordError(f"{self.asked[-1]}: exit status 100: {words.splitlines()[-1]}")
+        return Completed(tuple(argv), 100, "", words)
+
+
+def changes(host: Told) -> t.List[str]:
+    """Return the calls that change packages."""
+    return [line for line in host.asked if not line.startswith(("dpkg-query", "apt-get -s", CHECK))]
+
+
+@pytest.mark.parametrize("state", ["unpacked", "half-configured", "triggers-awaited"])
+def test_what_a_cut_run_left_of_ours_is_configured(state: str) -> None:
+    host = Told({"dpkg-query": f"installed base 1.0\n{state} ours 1.0\n", CHECK: ""})
     Apt(host).repair({"ours"})
-    assert host.asked[-1] == "dpkg --configure -a"
-    with pytest.raises(RecordError, match="package ours is half installed, and not by us"):
-        Apt(host).repair(set())
+    assert changes(host) == ["dpkg --configure -a"]
+
+
+def test_the_books_that_a_cut_dpkg_left_open_are_closed_if_the_record_knows_a_package(tmp_path: Path) -> None:
+    """Else apt refuses everything: `E: dpkg was interrupted, you must manually run 'dpkg --configure -a'`."""
+    updates = tmp_path / "var/lib/dpkg/updates"
+    updates.mkdir(parents=True)
+    (updates / "tmp.i").touch()
+    host = Told({"dpkg-query": "installed ours 1.0\n", CHECK: ""}, str(tmp_path))
+    Apt(host).repair({"ours"})
+    assert changes(host) == []
+    (updates / "0000").touch()
+    Apt(host).repair(set())
+    assert changes(host) == []
+    Apt(host).repair({"ours"})
+    assert changes(host) == ["dpkg --configure -a"]
+
+
+def test_a_package_of_ours_that_was_cut_while_it_was_unpacked_is_unpacked_again_in_the_same_version() -> None:
+    host = Told({"dpkg-query": HALF, "apt-get -s": AGAIN, CHECK: ""})
+    Apt(host).repair({"containerd", "runc"})
+    assert changes(host) == ["dpkg --configure -a", f"{UNPACK_AGAIN}containerd=1.6.20~ds1-1+deb12u3"]
+
+
+def test_it_is_unpacked_in_the_version_that_there_is_now_if_its_own_is_no_longer_offered() -> None:
+    newer = AGAIN.replace("(1.6.20~ds1-1+deb12u3", "(1.6.20~ds1-1+deb12u4")
+    refusal = "E: Version '1.6.20~ds1-1+deb12u3' for 'containerd' was not found"
+    host = Failing({"dpkg-query": HALF, "apt-get -s": newer, CHECK: ""}, {f"{SIMULATED}containerd=": refusal})
+    Apt(host).repair({"containerd"})
+    assert changes(host)[-1] == f"{UNPACK_AGAIN}containerd"
+
+
+def test_a_package_that_cannot_be_unpacked_again_is_named_with_what_to_do() -> None:
+    host = Failing({"dpkg-query": HALF, CHECK: ""}, {"apt-get -s": NO_ARCHIVE})
+    with pytest.raises(RecordError) as refused:
+        Apt(host).repair({"containerd"})
+    assert str(refused.value) == (
+        "packages containerd: a run of ours was cut while it unpacked them, and they cannot be unpacked again: "
+        f"{NO_ARCHIVE}: give this node a package source that has them, and run again"
+    )
+
+
+def test_unpacking_again_changes_nothing_else_of_the_sites() -> None:
+    host = Told({"dpkg-query": HALF, "apt-get -s": f"{AGAIN}Inst libc6 [2.35] (2.36 local [amd64])\n", CHECK: ""})
+    with pytest.raises(RecordError, match="package libc6 2.35 would be upgraded"):
+        Apt(host).repair({"containerd"})
+    assert changes(host) == ["dpkg --configure -a"]
+
+
+def test_a_plan_takes_unpacking_again_for_no_upgrade_and_an_installed_package_for_one() -> None:
+    both = f"{AGAIN}Inst containernetworking-plugins (1.1.1+ds1-3+b5 Debian:12.15/oldstable [amd64])\n"
+    named = [PackageItem("containernetworking-plugins")]
+    apt = Apt(Told({"dpkg-query": HALF, "apt-get -s": both}))
+    assert apt.would_install(named) == ["containerd", "containernetworking-plugins"]
+    whole = Apt(Told({"dpkg-query": HALF.replace("half-", ""), "apt-get -s": both}))
+    with pytest.raises(RecordError, match="package containerd 1.6.20.* would be upgraded by installing containernet"):
+        whole.would_install(named)
+
+
+@pytest.mark.parametrize(
+    ("state", "way"),
+    [
+        ("half-installed", "apt-get install --reinstall theirs"),
+        ("unpacked", "dpkg --configure -a"),
+        ("half-configured", "dpkg --configure -a"),
+    ],
+)
+def test_what_the_site_left_half_way_is_named_and_not_touched(state: str, way: str) -> None:
+    host = Told({"dpkg-query": f"unpacked ours 1.0\n{state} theirs 2.0\n", CHECK: ""})
+    for judge in (Apt(host).check, Apt(host).repair):
+        with pytest.raises(RecordError) as refused:
+            judge({"ours"})
+        assert str(refused.value) == f"package theirs is {state}, and not by us: end that first, as by `{way}`"
+    assert changes(host) == []
+
+
+def test_a_package_of_the_sites_that_only_waits_for_triggers_is_installed_and_no_reason_to_refuse() -> None:
+    host = Told({"dpkg-query": "triggers-pending man-db 2.11.2-2\ntriggers-awaited base 1.0\n"})
+    Apt(host).check(())
+    Apt(host).repair(())
+    assert Apt(host).installed() == {"man-db": "2.11.2-2", "base": "1.0"}
+    assert changes(host) == []
+
+
+def test_another_apt_at_work_is_waited_for_and_named_by_its_process() -> None:
+    held = "/var/lib/dpkg/lock-frontend is held by process 4169 (python3): run again when that has ended"
+    for ours in ([], ["containerd"]):
+        host = Failing({"dpkg-query": "unpacked containerd 1.0\n"}, {CHECK: LOCKED})
+        with pytest.raises(RecordError) as refused:
+            Apt(host).repair(ours)
+        assert str(refused.value) == held
+        assert changes(host) == []
+    with pytest.raises(RecordError) as failed:
+        Apt(Failing({}, {"apt-get -y": LOCKED})).install(CONTAINERD)
+    assert str(failed.value).endswith(f"exit status 100: {held}")
+
+
+def test_a_lock_that_was_freed_in_time_is_no_reason_for_what_fails_afterwards() -> None:
+    waited = LOCKED.splitlines()[0]
+    with pytest.raises(
+        RecordError, match=r"exit status 100: dpkg: error processing package containerd \(--remove\):.*"
+    ):
+        Apt(Failing({}, {"apt-get -y": f"{waited}\n{IN_A_BAD_STATE}"})).purge(["containerd"])
+
+
+def test_a_failed_removal_is_told_in_the_words_of_dpkg() -> None:
+    with pytest.raises(RecordError) as failed:
+        Apt(Failing({}, {"apt-get -y": IN_A_BAD_STATE})).purge(["containerd"])
+    assert str(failed.value).endswith(
+        "exit status 100: dpkg: error processing package containerd (--remove): package is in a very bad inconsistent "
+        "state; you should reinstall it before attempting a removal"
+    )
 
 
 def test_dnf_tells_what_an_installation_brings_and_refuses_upgrades() -> None:
@@ -187,6 +346,15 @@ def test_dnf_tells_what_an_installation_brings_and_refuses_upgrades() -> None:
     assert host.asked == ["dnf -y --setopt=clean_requirements_on_remove=0 install --assumeno containerd"]
     with pytest.raises(RecordError, match="package libseccomp would be changed"):
         Rpm(Told({"dnf": DNF_UPGRADE}), "dnf").would_install(CONTAINERD)
+
+
+@pytest.mark.parametrize("tool", ["dnf", "zypper"])
+def test_rpm_has_no_half_way_state_to_end(tool: str) -> None:
+    """A package is listed once its files are there: a cut one is missing, and is installed again."""
+    host = Told({})
+    Rpm(host, tool).check({"ours"})
+    Rpm(host, tool).repair({"ours"})
+    assert host.asked == []
 
 
 def test_dnf_tells_who_would_go_too() -> None:

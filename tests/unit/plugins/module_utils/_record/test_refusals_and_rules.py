@@ -12,7 +12,7 @@ import typing as t
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
-from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Killed, Mortal, World
+from unit.plugins.module_utils._record.fake_node import MOUNTED, MOUNTINFO, FakeNode, Killed, Mortal, Package, World
 from unit.plugins.module_utils._record.site_node import MADE, RECORD, call, restore, world_in_a_folder
 
 
@@ -395,6 +395,74 @@ def test_a_package_that_a_killed_run_left_unpacked_is_ended_and_removed(world: W
     call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]})
     world.installed.remove("daemon")
     world.unpacked.add("daemon")
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def cut_while_unpacking(world: World, name: str) -> None:
+    """Install packages of a role, and have the power go while one of them is unpacked."""
+
+    class Cut(FakeNode):
+        def _unpack(self, package: Package) -> None:
+            if package.name == name:
+                self.cut_while_unpacking(package)
+                raise Killed
+            super()._unpack(package)
+
+    with pytest.raises(Killed):
+        call(world, Cut(world), {"role": "main", "packages": ["daemon"]})
+    assert world.half == {name}
+
+
+def test_a_package_that_a_power_cut_left_half_unpacked_is_removed_with_its_files(world: World) -> None:
+    before = world.listing()
+    cut_while_unpacking(world, "daemon")
+    assert world.listing() != before
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_the_next_run_plans_and_ends_what_a_power_cut_left_half_unpacked(world: World) -> None:
+    before = world.listing()
+    wanted = {"role": "main", "packages": ["daemon"]}
+    cut_while_unpacking(world, "daemon")
+    assert call(world, FakeNode(world), wanted, check=True).changed
+    call(world, FakeNode(world), wanted)
+    assert (world.half, "daemon" in world.installed) == (set(), True)
+    assert not call(world, FakeNode(world), wanted).changed
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_a_half_unpacked_package_without_a_source_keeps_only_packages_from_going_back(world: World) -> None:
+    before = world.listing()
+    call(world, FakeNode(world), dict({"role": "first"}, **file("/etc/x")))
+    cut_while_unpacking(world, "daemon")
+    source = world.offered.pop("daemon")
+    report = restore(FakeNode(world))
+    assert [line for line in report.left if "give this node a package source that has them, and run again" in line]
+    assert not os.path.lexists(world.at("/etc/x"))
+    world.offered["daemon"] = source
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_what_the_site_left_half_unpacked_keeps_apt_from_ending_it(world: World) -> None:
+    """The rest goes back, and the packages of ours once the site has ended it."""
+    before = world.listing()
+    call(world, FakeNode(world), dict({"role": "main", "packages": ["daemon"]}, **file("/etc/x")))
+    world.half.add("editor")
+    wrong = (
+        "package editor is half-installed, and not by us: end that first, as by `apt-get install --reinstall editor`"
+    )
+    for check in (True, False):
+        with pytest.raises(RecordError, match=wrong):
+            call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]}, check=check)
+    report = restore(FakeNode(world))
+    assert f"daemon: {wrong}" in report.left
+    assert (world.half, "daemon" in world.installed) == ({"editor"}, True)
+    assert not os.path.lexists(world.at("/etc/x"))
+    world.half.clear()
     assert restore(FakeNode(world)).left == []
     assert world.listing() == before
 
