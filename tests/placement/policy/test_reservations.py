@@ -11,6 +11,7 @@ import pytest
 from placement.model.messages.action import Bind, Evict
 from placement.model.objects.pod import Phase, Pod
 from placement.model.objects.workload import VOLCANO
+from placement.model.rules.selector import NodeSelector
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.backed import Backed
 from placement_kit.builders import amounts, gang, mine, near, node, pairs, queue
@@ -268,6 +269,70 @@ def test_a_queue_that_has_all_it_deserves_keeps_nothing() -> None:
     site.run()
     assert not site.node_of("large")
     assert sum(bool(site.node_of(pod.name)) for pod in waiting if pod.uid in site.simulated.pods) == 8
+
+
+def kept_amounts(simulated: Simulated) -> dict[str, int]:
+    """The millicores that are kept, by the name of the node."""
+    kept = simulated.scheduler.session.reservations.active
+    return {name: int(amounts[0]) for item in kept for name, amounts in item.nodes.items()}
+
+
+def test_what_a_head_of_fewer_members_no_longer_needs_on_a_node_goes_to_jobs_behind_it() -> None:
+    simulated = Simulated(packing(), reserve_after=PATIENCE)
+    sizes = {"n1": "5", "n2": "2"}
+    simulated.see(
+        *(
+            node(name, labels=pairs(of=name), allocatable=amounts(cpu=cpu, memory="64Gi", pods="100"))
+            for name, cpu in sizes.items()
+        )
+    )
+    two = amounts(cpu="2")
+    simulated.see(mine("running", node="n2", phase=Phase.RUNNING, request=two))
+    members = {"first": "n1", "second": "n1", "third": "n2"}
+    big = gang("big", 3)
+    simulated.see(big)
+    for name, at in members.items():
+        simulated.see(mine(name, group="big", priority=10, request=two, selector=NodeSelector(pairs(of=at))))
+    simulated.run()
+    simulated.now += PATIENCE
+    simulated.run()
+    assert kept_amounts(simulated) == {"n1": 4000, "n2": 2000}
+    simulated.see(mine("small", request=two))
+    simulated.run()
+    assert "small" not in simulated.placements()
+    simulated.see(replace(big, min_member=2))
+    simulated.gone(simulated.named("second"))
+    # Nodes are chosen for the head again after a few looks.
+    for _unused in range(40):
+        simulated.now += LOOK
+        simulated.run()
+    assert kept_amounts(simulated) == {"n1": 2000, "n2": 2000}
+    assert simulated.placements().get("small") == "n1"
+
+
+def test_jobs_of_other_queues_are_tried_when_the_queue_of_the_head_comes_to_have_all_it_deserves() -> None:
+    site = Site(1)
+    spare = node("spare", labels=pairs(of="spare"), allocatable=amounts(cpu="2", memory="3Gi", pods="110"))
+    site.simulated.see(queue("mine"), queue("others", weight=2), spare)
+    own, others = ({"annotations": (("scheduling.converged.hpc/queue", name),)} for name in ("mine", "others"))
+    site.small("3", lasts=1e6, **others)
+    site.run()
+    site.small(name="large", priority=5, request=amounts(cpu="4"), **own)
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    # More memory than the spare node has.
+    other = site.small(request=amounts(cpu="1", memory="4Gi"), **others)
+    site.run()
+    assert not site.runs(other.name)
+    selector = NodeSelector(pairs(of="spare"))
+    for _unused in range(2):
+        site.small("1", lasts=1e6, priority=9, selector=selector, **own)
+    site.run()
+    for _unused in range(5):
+        site.tick(LOOK)
+        site.run()
+    assert site.runs(other.name)
 
 
 def waiting_head() -> Site:

@@ -12,6 +12,7 @@ Rules about other pods and volumes are asked as things stand when the nodes are 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 from itertools import islice
 from math import inf, log2
@@ -100,11 +101,15 @@ def reserve_at_once(session: Session, job: Job) -> Steps[None]:
 def _hold(session: Session, found: Sequence[Reservation]) -> None:
     """Hold what is kept for jobs that are still heads; jobs that were refused because of others are tried again."""
     kept = session.reservations
-    found = tuple(item for item in found if _stands(session, item, found))
-    for item in found:
-        item.paused = session.plugins.overused(session.cache.tree.by_name[item.job.queue])
+    found = tuple(_paused_or_not(session, item) for item in found if _stands(session, item, found))
     if found != kept.active and kept.hold(found):
         session.cache.versions.room += 1
+
+
+def _paused_or_not(session: Session, item: Reservation) -> Reservation:
+    """Return the reservation as the share of its queue is now."""
+    paused = session.plugins.overused(session.cache.tree.by_name[item.job.queue])
+    return item if paused == item.paused else replace(item, paused=paused)
 
 
 def _paths(session: Session) -> dict[str, QueuePath]:
@@ -182,11 +187,10 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
         head.next_look = session.now + min(max(_INTERVAL, kept.reserve_after - waited), _AGAIN)
         return None
     shadow = NO_SHADOW if shadow == inf else shadow
-    if before is not None and before.nodes.keys() == nodes.keys():
-        before.shadow, before.nodes = shadow, nodes
-        return before
-    since = before.since if before is not None else session.now
-    return Reservation(job=job, queue_path=kept.queue_paths.get(job.queue, ()), since=since, shadow=shadow, nodes=nodes)
+    queue_path = kept.queue_paths.get(job.queue, ())
+    if before is not None:
+        return replace(before, queue_path=queue_path, shadow=shadow, nodes=nodes)
+    return Reservation(job=job, queue_path=queue_path, since=session.now, shadow=shadow, nodes=nodes)
 
 
 def _earlier(found: tuple[float, Kept], best: tuple[float, Kept], before: Reservation | None) -> bool:

@@ -55,17 +55,17 @@ Rows = NDArray[np.intp]
 
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What is kept for one head. Times are monotonic seconds."""
+    """What is kept for one head. Times are monotonic seconds. Only `denied` ever changes: another is made instead."""
 
     job: Job
     queue_path: QueuePath
     since: float
     shadow: float
     nodes: Kept
-    # Whether a job was refused room because of it.
-    denied: bool = False
     # Whether the queue of the head has all that it deserves for now: then nothing is kept from other queues.
     paused: bool = False
+    # Whether a job was refused room because of it.
+    denied: bool = False
 
     def binds(self, job: Job, queue_path: QueuePath) -> bool:
         """Return whether this job, in the queue of this path, is behind the head."""
@@ -79,6 +79,12 @@ class Reservation:
             (mine[1] - own[1] for mine, own in zip(queue_path, self.queue_path, strict=False) if mine != own), 0
         )
         return (above, job.priority) <= (0, self.job.priority)
+
+    def gives_back(self, later: "Reservation | None") -> bool:
+        """Return whether a job that this one refuses may have room beside the one that follows it, if any does."""
+        if later is None or (later.paused and not self.paused) or self.shadow == NO_SHADOW < later.shadow:
+            return True
+        return any(_is_less(later.nodes.get(name), kept) for name, kept in self.nodes.items())
 
 
 @dataclass(slots=True)
@@ -148,10 +154,19 @@ class Reservations:
             return None
 
     def hold(self, found: Iterable[Reservation]) -> bool:
-        """Hold these reservations from now on; return whether one has ended that jobs were refused because of."""
+        """Hold these reservations from now on; return whether jobs that were refused before may have room now."""
         before, self.active = self.active, tuple(found)
         self._sums.clear()
-        return any(item.denied for item in before if item not in self.active)
+        freed = False
+        for item in before:
+            later = self.of(item.job)
+            if later is item:
+                continue
+            back = item.denied and item.gives_back(later)
+            freed = freed or back
+            if later is not None:
+                later.denied = item.denied and not back
+        return freed
 
     def forget(self) -> None:
         """Forget all heads and reservations: jobs are about to be ordered otherwise."""
@@ -232,6 +247,11 @@ def sum_up(parts: Iterable[Kept]) -> Kept:
             else:
                 total[name] = kept
     return total
+
+
+def _is_less(now: NDArray[np.int64] | None, before: NDArray[np.int64]) -> bool:
+    """Return whether less is kept of any resource; resources are only ever added to the axis."""
+    return now is None or bool((now[: len(before)] < before[: len(now)]).any() or before[len(now) :].any())
 
 
 def path_of(queue: QueueInfo) -> QueuePath:
