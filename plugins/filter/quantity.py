@@ -33,7 +33,10 @@ def quantity_seconds(text: t.Any) -> int:
 
 
 def _text(value: t.Any) -> t.Any:
-    """YAML reads a bare 2000 as a number; a float may have lost digits already and stays an error."""
+    """YAML reads a bare 2000 as a number; one with a fraction may have lost digits already and stays an error."""
+    if isinstance(value, float):
+        # Ansible's values are of classes of its own, whose names tell a user nothing.
+        raise _quantity.QuantityError(f"expected a whole number, or text in quotes, found the number {float(value)}")
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

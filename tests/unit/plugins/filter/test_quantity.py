@@ -34,10 +34,15 @@ def test_an_amount_becomes_a_whole_number(name: str, arguments: tuple[object, ..
     [
         ("quantity_bytes", ("1_000",), "is no Kubernetes quantity"),
         ("quantity_bytes", (True,), "found bool"),
-        ("quantity_bytes", (1.5,), "found float"),
+        ("quantity_bytes", (1.5,), "whole number, or text in quotes, found the number 1.5$"),
         ("quantity_bytes", ("1", "torque"), "kubernetes, slurm or pbs"),
         ("quantity_millicores", (-1,), "is negative"),
         ("quantity_seconds", ("a day",), "is no duration"),
+        (
+            "quantity_seconds",
+            (type("Tagged", (float,), {})(0.5),),
+            "whole number, or text in quotes, found the number 0.5$",
+        ),
     ],
 )
 def test_bad_input_is_a_filter_error(name: str, arguments: tuple[object, ...], message: str) -> None:
