@@ -22,7 +22,7 @@ from markdown_it.token import Token
 from gates.gate import Context, GateFailure
 
 DATA = Path(__file__).with_name("english.toml")
-PAGES = ("README.md", "docs/architecture.md", "docs/glossary.md", "docs/guides/*.md", "roles/*/README.md")
+PAGES = ("*.md", "docs/**/*.md", "roles/*/README.md")
 MODULES = ("plugins/**.py", "roles/*/files/**.py")
 # Stands for code in a sentence: one word, which no rule finds.
 CODE = "CODE"

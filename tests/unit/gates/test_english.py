@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
 from pathlib import Path
 
 import pytest
 from gates import english
-from gates.english import Finding, compare, judge, load
+from gates.english import Finding, check_english, compare, judge, load
+from gates.gate import Context, GateFailure
 
 RULES = load(english.DATA.read_text(encoding="utf-8"))
 LONG = " ".join(["word"] * 31)
@@ -84,6 +87,31 @@ def test_an_allowance_must_shrink_with_the_findings_and_go_with_the_file() -> No
     (high,) = compare({"a.md": [Finding(3, "[he] 'he': name it")]}, {"a.md": 2})
     assert high.startswith("a.md: 1 findings are left; lower the 2 ")
     assert len(list(compare({}, {"gone.md": 1}))) == 1
+
+
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", "docs/figures.md", "docs/guides/pbs.md", "docs/docsite/index.md", "roles/a/README.md"]
+)
+def test_the_gate_reads_pages_of_every_folder(tmp_path: Path, page: str) -> None:
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "init", "--quiet", str(checkout)], check=True, timeout=60)
+    (checkout / page).parent.mkdir(parents=True, exist_ok=True)
+    (checkout / page).write_text("It waits for nobody.\n", encoding="utf-8")
+    context = Context(
+        checkout=checkout,
+        cache=tmp_path,
+        own=tmp_path,
+        scratch=tmp_path,
+        logs=tmp_path,
+        seed=None,
+        quick=True,
+        environ={},
+        log=tmp_path / "english.log",
+        deadline=math.inf,
+    )
+
+    with pytest.raises(GateFailure, match=f"1 problems, the first: {page}:1: "):
+        check_english(context)
 
 
 def test_no_page_and_neither_nodeshare_nor_the_policy_has_an_allowance() -> None:
