@@ -84,6 +84,7 @@ class Site(playing.Site):
             assert "cni0" not in self.ask(name, "ip", "-o", "link")
             assert not re.search(r"KUBE-|CNI-", self.ask(name, "iptables-save"))
             assert "/kubepods" not in self.node(name, "cat /proc/[0-9]*/cgroup; true")
+            assert self.node(name, "find /sys/fs/cgroup -maxdepth 2 -name 'kubepods*'") == ""
         assert set(self.objects("nodes")) & set(before) == set()
 
 

@@ -11,12 +11,14 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
 import typing as t
 
 from ... import _command
+from ..._record.host.host import Host
 from ..._record.kinds.package import is_installed
 from ..._record.kinds.packet_filter import RULESET
 from ..._record.model.items import Desired, DirectoryItem, MadeItem, key
@@ -52,6 +54,9 @@ KUBELET_MAKES = (
     MadeItem("filter", RULESET, "more tables and chains"),
 )
 _CONFS = (KUBELET_CONF, BOOTSTRAP_CONF)
+# Folders of files that kubeadm and the kubelet write without fsync, and those of them that no join leaves empty.
+_WRITTEN = (f"{FOLDER}/pki", FOLDER, f"{KUBELET_STATE}/pki", KUBELET_STATE)
+_NEVER_EMPTY = (KUBELET_CONF, CA_CERTIFICATE, f"{KUBELET_STATE}/config.yaml")
 _KEPT = ("lost+found",)
 _QUICK = 30.0
 _STOP = 120.0
@@ -73,17 +78,22 @@ class Join(t.NamedTuple):
 
 
 def join(session: Session, wanted: Join, *, check: bool) -> JSON:
-    """Join the node; do nothing where it is in this cluster already."""
-    conf = read(KUBELET_CONF)
-    if conf is not None:
+    """Join the node; do nothing where it is in this cluster already. A join that lost its power is done again."""
+    conf, ours = read(KUBELET_CONF), is_ours(session)
+    empty = [path for path in _NEVER_EMPTY if conf is not None and ours and not read(path)]
+    if conf is not None and not empty:
         return {"changed": False, "server": membership.same_cluster(conf, wanted.pinned), "steps": [], "ignored": []}
-    ours = is_ours(session)
     _refuse_strangers(ours=ours)
     step = f"join {wanted.node} to the cluster at {wanted.endpoint}"
     ignore = [*wanted.ignore, *_cgroup_v1()]
     result: JSON = {"changed": True, "server": f"https://{wanted.endpoint}", "steps": [step], "ignored": ignore}
     if check:
         return result
+    if not wanted.token and empty:
+        raise KubeError(
+            f"{wanted.node}: its join was cut off, as by a loss of power: {empty[0]} is empty, and the cluster has its "
+            f"Node already: kubectl delete node {wanted.node}, and run again"
+        )
     if not wanted.token:
         raise KubeError(
             f"{wanted.node}: the cluster has a Node of this name, and this machine has not joined: two machines of one "
@@ -94,8 +104,10 @@ def join(session: Session, wanted: Join, *, check: bool) -> JSON:
         resolve(session.host, Desired(role=ROLE, directories=_DIRECTORIES, made=KUBELET_MAKES)), Contents()
     )
     if ours:
+        _systemctl("stop", "kubelet.service")
         forget(Sweep(check=False))
     _kubeadm_join(wanted._replace(ignore=ignore))
+    _write_out(session.host)
     return result
 
 
@@ -128,6 +140,8 @@ def leave(session: Session, wanted: Leave, *, check: bool) -> t.Tuple[Sweep, boo
             _systemctl("stop", unit)
     if ours or runtime_too:
         sweep.processes()
+        if ours:
+            sweep.cgroups()
         sweep.mounts()
         sweep.links(wanted.links)
         sweep.chains()
@@ -146,6 +160,17 @@ def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
         _systemctl("stop", "kubelet.service")
         if read(KUBELET_CONF) is not None or _names(KUBELET_STATE):  # else it has left before
             _end_pods(sweep, wanted.kubeadm, wanted.socket)
+
+
+def _write_out(host: Host) -> None:
+    """Have what a join wrote on the disk: after a power cut the newest files can be empty."""
+    for folder in _WRITTEN:
+        names = host.names(folder)
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # the kubelet runs, and has files that come and go
+                host.sync_file(f"{folder}/{name}")
+        if names:
+            host.sync_directory(folder)
 
 
 def _installed_by_us(session: Session, package: str) -> bool:

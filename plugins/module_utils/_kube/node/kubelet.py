@@ -38,7 +38,7 @@ class Wanted(t.NamedTuple):
 
 def keep(session: Session, wanted: Wanted, *, timeout: float, check: bool) -> JSON:
     """Keep the fields in the file, and a kubelet that runs with them if it runs."""
-    if not os.path.exists(wanted.path):
+    if not os.path.exists(wanted.path) or not os.path.getsize(wanted.path):
         return _promise(wanted, check=check)
     _spare_static_pods(wanted)
     edits = (EditItem(path=wanted.path, edit=_editor(wanted), spec=json.dumps(wanted.config, sort_keys=True)),)
@@ -120,7 +120,9 @@ def _editor(wanted: Wanted) -> t.Callable[[bytes], bytes]:
 def _promise(wanted: Wanted, *, check: bool) -> JSON:
     """Return what there is to say before the node has joined."""
     if not check:
-        raise KubeError(f"{wanted.path}: does not exist: join the node first, or name the kubelet's configuration file")
+        raise KubeError(
+            f"{wanted.path}: does not exist, or is empty: join the node first, or name the kubelet's configuration file"
+        )
     names = [".".join(leaf[0]) for leaf in yaml_edit.leaves(wanted.config)]
     steps = [f"set {', '.join(names)} in {wanted.path}, which joining makes"] if names else []
     return {"changed": bool(steps), "steps": steps, "diff": []}

@@ -24,6 +24,7 @@ from ... import _command
 KUBELET_STATE = "/var/lib/kubelet"
 MOUNT_PREFIXES = (f"{KUBELET_STATE}/", "/run/containerd/io.containerd", "/run/netns/cni-", "/var/run/netns/cni-")
 NAMESPACE_FOLDER = "/run/netns"
+CGROUPS, SLICE = "/sys/fs/cgroup", "kubepods.slice"
 CHAINS = ("KUBE-", "CNI-")
 _KUBERNETES_SHIM = re.compile(r"(?:^|/)containerd-shim[^\0]*\0(?:.*\0)?-namespace\0k8s\.io\0", re.DOTALL)
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -93,6 +94,26 @@ class Sweep:
             if time.monotonic() > deadline:
                 self.left += [f"process {pid}: does not end" for pid in pids]
                 return
+
+    def cgroups(self, root: str = CGROUPS) -> None:
+        """Remove the kubelet's cgroups, which no process is in any more: systemd's units, or plain directories."""
+        hierarchies = [root, *(f"{root}/{name}" for name in _names(root) if not os.path.islink(f"{root}/{name}"))]
+        if any(os.path.isdir(f"{hierarchy}/{SLICE}") for hierarchy in hierarchies):
+            self._do(f"unit {SLICE}", ["systemctl", "stop", "--", SLICE])
+        for hierarchy in hierarchies:
+            # Of cgroup v1 systemd removes the directories of its own hierarchy alone.
+            for name in ("kubepods",) if self.check else ("kubepods", SLICE):
+                if os.path.isdir(f"{hierarchy}/{name}"):
+                    self._cgroup(f"{hierarchy}/{name}")
+
+    def _cgroup(self, top: str) -> None:
+        folders = [folder for folder, _below, _files in os.walk(top, topdown=False)]
+        try:
+            for folder in folders if not self.check else ():
+                os.rmdir(folder)
+            self.removed.append(f"cgroup {top}")
+        except OSError as error:
+            self.left.append(f"cgroup {folder}: {error.strerror}")
 
     def mounts(self) -> None:
         prefixes = [*MOUNT_PREFIXES, f"{os.path.realpath(KUBELET_STATE)}/"]  # sites make it a link to a larger disk

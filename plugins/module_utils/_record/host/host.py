@@ -245,6 +245,16 @@ class Host:
         """Remove a directory if it is empty."""
         os.rmdir(self.at(path))
 
+    def sync_file(self, path: str) -> None:
+        """Write a file to disk that another program wrote; nothing else than a plain file is touched."""
+        if not stat.S_ISREG(os.lstat(self.at(path)).st_mode):
+            return
+        fd = os.open(self.at(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
     def sync_directory(self, path: str) -> None:
         """Write the names in a directory to disk."""
         fd = os.open(self.at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

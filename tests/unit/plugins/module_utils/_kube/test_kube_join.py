@@ -29,7 +29,7 @@ class Steps(join.Sweep):
         super().__init__(check=check)
 
     def __getattribute__(self, name: str) -> t.Any:
-        if name in ("processes", "mounts", "links", "chains", "file", "contents"):
+        if name in ("processes", "cgroups", "mounts", "links", "chains", "file", "contents"):
             return lambda *words: Steps.done.append(" ".join([name, *(str(word) for word in words)]))
         return super().__getattribute__(name)
 
@@ -74,7 +74,7 @@ def test_a_join_that_fails_leaves_neither_a_kubelet_that_goes_on_nor_half_a_memb
 
 def test_pods_are_asked_to_end_while_their_runtime_runs_and_only_then_swept_away(done: t.List[str]) -> None:
     join.leave(t.cast(t.Any, None), LEAVE, check=False)
-    assert done[:4] == ["stop kubelet.service", "end pods", "stop containerd.service", "processes"]
+    assert done[:5] == ["stop kubelet.service", "end pods", "stop containerd.service", "processes", "cgroups"]
     assert done[-1] == "contents /var/x"
 
 
@@ -114,3 +114,83 @@ def test_what_a_kubelet_will_change_is_recorded_before_kubeadm_starts_it(
         "record filter ruleset",
         "join",
     ]
+
+
+CONFIGURATION = f"{join.KUBELET_STATE}/config.yaml"
+
+
+class Recorded(join.Session):
+    """A session that records what it is told, and does nothing."""
+
+    def converge(self, desired: t.Any, _contents: t.Any, **_how: t.Any) -> t.Any:
+        Steps.done.append("record")
+
+
+@pytest.fixture
+def cut_join(done: t.List[str], monkeypatch: pytest.MonkeyPatch) -> t.List[str]:
+    """A node whose power went while it joined: the newest of its files are empty."""
+    emptied = (CONFIGURATION, join.CA_CERTIFICATE)
+    monkeypatch.setattr(join, "read", lambda path: "" if path in emptied else "kubeconfig")
+    monkeypatch.setattr(join, "_check_socket", lambda _socket: None)
+    monkeypatch.setattr(join, "_kubeadm_join", lambda _wanted: done.append("join"))
+    return done
+
+
+def test_a_join_that_lost_its_power_is_done_again_behind_the_kubelet_that_starts_in_vain(
+    cut_join: t.List[str], tmp_path: t.Any
+) -> None:
+    session = Recorded(Host(str(tmp_path)), "/record")
+    planned = join.join(session, JOIN, check=True)
+    assert (planned["changed"], cut_join) == (True, [])
+    assert join.join(session, JOIN, check=False)["changed"]
+    assert cut_join[:3] == ["record", "stop kubelet.service", f"file {join.KUBELET_CONF}"]
+    assert cut_join[-1] == "join"
+
+
+def test_a_join_that_lost_its_power_behind_its_node_object_says_how_it_goes_on(
+    cut_join: t.List[str], tmp_path: t.Any
+) -> None:
+    message = rf"n1: its join was cut off, .*: {join.CA_CERTIFICATE} is empty.*kubectl delete node n1, and run again"
+    with pytest.raises(KubeError, match=message):
+        join.join(Recorded(Host(str(tmp_path)), "/record"), JOIN._replace(token=""), check=False)
+    assert cut_join == []
+
+
+def test_empty_files_of_a_site_that_joined_the_node_itself_are_not_ours_to_make_again(
+    cut_join: t.List[str], monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any
+) -> None:
+    monkeypatch.setattr(join, "is_ours", lambda _session: False)
+    monkeypatch.setattr(join.membership, "same_cluster", lambda _conf, _pinned: "https://api")
+    answer = join.join(Recorded(Host(str(tmp_path)), "/record"), JOIN, check=False)
+    assert (answer["changed"], cut_join) == (False, [])
+
+
+def test_what_a_join_wrote_is_on_the_disk_when_it_ends(
+    done: t.List[str], monkeypatch: pytest.MonkeyPatch, tmp_path: t.Any
+) -> None:
+    class Synced(Host):
+        def sync_file(self, path: str) -> None:
+            done.append(f"sync {path}")
+            super().sync_file(path)
+
+        def sync_directory(self, path: str) -> None:
+            done.append(f"sync {path}")
+            super().sync_directory(path)
+
+    written = (*join._NEVER_EMPTY, f"{join.KUBELET_STATE}/pki/kubelet-client-1.pem")
+
+    def kubeadm_join(_wanted: join.Join) -> None:
+        done.append("join")
+        for path in written:
+            (tmp_path / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path.lstrip("/")).write_text("made")
+
+    monkeypatch.setattr(join, "read", lambda _path: None)
+    monkeypatch.setattr(join, "_check_socket", lambda _socket: None)
+    monkeypatch.setattr(join, "_kubeadm_join", kubeadm_join)
+    join.join(Recorded(Synced(str(tmp_path)), "/record"), JOIN, check=False)
+    behind = done[done.index("join") + 1 :]
+    assert set(behind) >= {f"sync {path}" for path in written}
+    assert behind.index(f"sync {join.KUBELET_STATE}/pki/kubelet-client-1.pem") < behind.index(
+        f"sync {join.KUBELET_STATE}/pki"
+    )

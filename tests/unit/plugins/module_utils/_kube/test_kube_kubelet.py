@@ -29,8 +29,18 @@ def test_before_the_join_check_mode_names_the_fields_and_a_real_run_is_refused(t
     planned = keep(tmp_path, config, check=True)
     assert planned["changed"]
     assert "set maxPods, authentication.webhook.enabled in" in planned["steps"][0]
-    with pytest.raises(KubeError, match="does not exist: join the node first"):
+    with pytest.raises(KubeError, match="does not exist, or is empty: join the node first"):
         keep(tmp_path, config, check=False)
+
+
+def test_a_file_that_a_power_cut_emptied_is_no_configuration_yet(tmp_path: Path) -> None:
+    config = {"maxPods": 50}
+    path = tmp_path / "config.yaml"
+    path.touch()
+    assert "set maxPods in" in keep(tmp_path, config, check=True)["steps"][0]
+    with pytest.raises(KubeError, match="is empty: join the node first"):
+        keep(tmp_path, config, check=False)
+    assert path.read_bytes() == b""
 
 
 def test_no_field_is_no_change(tmp_path: Path) -> None:

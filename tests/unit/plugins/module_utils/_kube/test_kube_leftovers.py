@@ -102,3 +102,36 @@ def test_what_is_not_there_is_no_leftover(tmp_path: Path) -> None:
     sweep.file(str(tmp_path / "none"))
     sweep.links(["none0"])
     assert (sweep.removed, sweep.left) == ([], [])
+
+
+def test_the_kubelets_cgroups_go_by_systemd_or_as_directories_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("memory/kubepods/burstable", "cpu,cpuacct/kubepods", "cpuset/kubepods.slice/pod", "memory/site"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "cpu").symlink_to("cpu,cpuacct")
+    asked: list[list[str]] = []
+    monkeypatch.setattr(leftovers._command, "run", lambda argv, **_how: asked.append(list(argv)))
+
+    planned = leftovers.Sweep(check=True)
+    planned.cgroups(str(tmp_path))
+    directories = [f"cgroup {tmp_path}/{name}/kubepods" for name in ("cpu,cpuacct", "memory")]
+    assert (sorted(planned.removed), asked) == ([*directories, "unit kubepods.slice"], [])
+    assert (tmp_path / "memory/kubepods/burstable").is_dir()
+
+    sweep = leftovers.Sweep(check=False)
+    sweep.cgroups(str(tmp_path))
+    assert asked == [["systemctl", "stop", "--", "kubepods.slice"]]
+    assert sweep.left == []
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["cpu", "cpu,cpuacct", "cpuset", "memory", "site"]
+    again = leftovers.Sweep(check=False)
+    again.cgroups(str(tmp_path))
+    assert (again.removed, again.left, len(asked)) == ([], [], 1)
+
+
+def test_a_cgroup_that_something_is_still_in_is_left_and_named(tmp_path: Path) -> None:
+    (tmp_path / "kubepods" / "pod").mkdir(parents=True)
+    (tmp_path / "kubepods" / "pod" / "file").touch()
+    sweep = leftovers.Sweep(check=False)
+    sweep.cgroups(str(tmp_path))
+    assert (sweep.removed, sweep.left) == ([], [f"cgroup {tmp_path}/kubepods/pod: Directory not empty"])
