@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,15 @@ class CoresSite(MachineHosts):
             node_share_repair_interval=3600,  # a repair is called, and not awaited
         )
 
-    def job(self, job: str, cores: str, *, busy: int) -> str:
+    @contextmanager
+    def job(self, job: str, cores: str, *, busy: int) -> Iterator[str]:
+        """Run a job with busy processes, and end it; yield the line that says what came of its begin."""
+        try:
+            yield self.begin(job, cores, busy=busy)
+        finally:
+            self.end(job)
+
+    def begin(self, job: str, cores: str, *, busy: int) -> str:
         """Begin a job with busy processes; return the line that says what came of it."""
         self.ask(NODE, "sh", "-c", MAKE_CGROUP, "make", CGROUPS, job, cores)
         group = f"{CGROUPS}/{JOB}/{job}"
@@ -68,6 +77,9 @@ class CoresSite(MachineHosts):
         task = f"echo $$ > {group}/cgroup.procs; exec timeout 3600 {' '.join(BUSY[:2])} '{BUSY[2]}'"
         for number in range(busy):
             self.ask(NODE, "systemd-run", "--quiet", f"--unit=job-{job}-{number}", "sh", "-c", task)
+        # Each task is two processes, `timeout` and what it runs; systemd-run does not wait for either.
+        procs = f"cat {group}/cgroup.procs"
+        until(lambda: len(self.node(NODE, procs).split()) == 2 * busy, f"all tasks of {job} run", MACHINE_SECONDS)
         return said
 
     def end(self, job: str) -> None:
@@ -100,42 +112,38 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_pods_and_a_job_never_share_a_processor(site: CoresSite, cores: str) -> None:
     taken = frozenset(map(int, cores.split(",")))
     assert site.allowed("kubepods.slice") == {ALL}
-    said = site.job("31.srv", cores, busy=len(taken))
-    assert "outcome=accept" in said, said
-    assert site.cpus("kubepods.slice") == ALL - taken
-    assert site.allowed("kubepods.slice") == {ALL - taken}
-    assert site.allowed(f"{JOB}/31.srv") == {taken}
-    assert site.found_on("kubepods.slice") <= ALL - taken
-    assert site.found_on(f"{JOB}/31.srv") <= taken
-    site.end("31.srv")
+    with site.job("31.srv", cores, busy=len(taken)) as said:
+        assert "outcome=accept" in said, said
+        assert site.cpus("kubepods.slice") == ALL - taken
+        assert site.allowed("kubepods.slice") == {ALL - taken}
+        assert site.allowed(f"{JOB}/31.srv") == {taken}
+        assert site.found_on("kubepods.slice") <= ALL - taken
+        assert site.found_on(f"{JOB}/31.srv") <= taken
     assert site.allowed("kubepods.slice") == {ALL}
 
 
 def test_two_jobs_on_both_numa_nodes_leave_pods_what_neither_has(site: CoresSite) -> None:
-    site.job("32.srv", "0", busy=1)
-    site.job("33.srv", "2,3", busy=2)
-    assert site.allowed("kubepods.slice") == {frozenset({1})}
-    site.end("32.srv")
-    assert site.allowed("kubepods.slice") == {frozenset({0, 1})}
-    site.end("33.srv")
+    with site.job("33.srv", "2,3", busy=2):
+        with site.job("32.srv", "0", busy=1):
+            assert site.allowed("kubepods.slice") == {frozenset({1})}
+        assert site.allowed("kubepods.slice") == {frozenset({0, 1})}
     assert site.allowed("kubepods.slice") == {ALL}
 
 
 @pytest.mark.parametrize("how", ["restart", "kill --signal=KILL"])
 def test_a_kubelet_that_starts_again_gives_pods_no_core_of_a_job(site: CoresSite, how: str) -> None:
-    site.job("34.srv", "2,3", busy=2)
-    began = site.started_at(NODE, "kubelet")
-    site.node(NODE, f"systemctl {how} kubelet")
-    until(lambda: site.started_at(NODE, "kubelet") > began, "it has started again", MACHINE_SECONDS)
-    site.run_pod("later")
-    assert site.allowed("kubepods.slice") == {frozenset({0, 1})}
-    site.kubectl("delete", "pod", "later", "--now")
-    site.end("34.srv")
+    with site.job("34.srv", "2,3", busy=2):
+        began = site.started_at(NODE, "kubelet")
+        site.node(NODE, f"systemctl {how} kubelet")
+        until(lambda: site.started_at(NODE, "kubelet") > began, "it has started again", MACHINE_SECONDS)
+        site.run_pod("later")
+        assert site.allowed("kubepods.slice") == {frozenset({0, 1})}
+        site.kubectl("delete", "pod", "later", "--now")
     assert site.allowed("kubepods.slice") == {ALL}
 
 
 def test_a_power_cut_under_a_job_gives_pods_all_processors_again(site: CoresSite) -> None:
-    site.job("35.srv", "2,3", busy=2)
+    site.begin("35.srv", "2,3", busy=2)
     booted = site.boot_id()
     site.cut_power()
     assert site.give_power(booted) != booted
