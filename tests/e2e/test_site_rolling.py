@@ -76,6 +76,9 @@ def has_runtime(site: ConvertedSite, node: str) -> bool:
     return site.node(node, "ls -d /etc/containerd || true") != ""
 
 
+# In every change: unit/rehearsals/test_conversion.py (no token is left, no node behind the canary is touched), and a
+# join that kubeadm fails and that is taken back in test_node_kubelet.
+@pytest.mark.soak
 def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> None:
     """Its token has expired by the time it reaches the API."""
     others = tokens(site)
@@ -105,8 +108,9 @@ def test_a_run_stops_behind_its_first_node_and_says_how_to_go_on(site: Converted
     words = " ".join(said.out.split())
     assert f"{CANARY} is the first node of this site that is converted; waiting are: {SECOND}" in words
     assert list(site.objects("nodes")) == [CANARY]
-    # An earlier run has put the scripts there, and what was planned beside them is no change.
-    assert said.changed()[SECOND] == 0, said.out
+    assert site.node(SECOND, "ls -d /etc/containerd /usr/local/sbin/nodeshare || true") == ""
+    # The scripts and slurm.conf, unless an earlier run has put them there; what was planned beside them is no change.
+    assert said.changed()[SECOND] <= 2, said.out
     assert running(site) == [f"{job} {SECOND}"]
 
 
