@@ -93,6 +93,8 @@ def test_without_the_one_variable_the_plan_says_what_to_set(site: Canary, job: s
     assert "put it into group_vars/all.yml" in line
 
 
+# In every change: the demo (its plan is typed, and hosts are compared behind it) and test_share_verdict_preflight.
+@pytest.mark.soak
 def test_the_plan_changes_nothing_and_shows_what_comes_into_slurm_conf(
     site: Canary, before: Mapping[str, Mapping[str, object]]
 ) -> None:
@@ -131,6 +133,8 @@ def test_the_canary_is_converted_and_every_look_at_it_says_what_the_guide_says(s
         assert word in said.out
 
 
+# In every change: `verify` in the demo, and with the guide's variable on Torque (test_torque_site).
+@pytest.mark.soak
 def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
     (words,) = GUIDE.runs("verify")
     there = site.node("n1", OF_CONTAINERS)
@@ -156,6 +160,7 @@ def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothin
     assert [hosts for hosts, things in printed if things == CONF] == ["ctl,n[1-2]"], printed
     assert len(printed) == len(set(printed)), printed
     assert not re.search(r"^--- before", said.out, re.MULTILINE), said.out
+    assert "things are as they were" not in said.out, "nothing was done, so there is nothing to prove"
     for host in HOSTS:
         assert set(listing.difference(there[host], site.listing(host))) - NOT_COMPARED - AT_TIMES == set()
 
