@@ -100,10 +100,15 @@ def test_a_prologue_that_a_signal_kills_leaves_a_job_that_the_sweep_finds(site: 
     site.end(job)
 
 
-def test_the_sharing_is_proved_and_the_kill_switch_works(site: TorqueSite) -> None:
+def test_the_sharing_is_proved(site: TorqueSite) -> None:
     said = site.play("verify", converged_verify_nodes=sorted(NODES), **PROOF)
     assert "none of these pods ran beside it" in said.out
     assert "proved" in said.out
+
+
+# In every change: the same two playbooks, which ask no batch system, in the demo and in test_site_life.
+@pytest.mark.soak
+def test_the_kill_switch_works(site: TorqueSite) -> None:
     site.play("off")
     # The API shows the pods for as long as there is no kubelet that says otherwise.
     for node in NODES:
