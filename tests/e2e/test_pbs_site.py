@@ -25,6 +25,7 @@ from e2e.whole_site import differences, look
 
 BED = f"pbs-{os.getpid()}"
 SMALL = {"small-n1", "small-n2"}
+SIZE = {"cpu": "1", "memory": str(64 << 20)}
 
 
 def said_of(pod: dict[str, Any]) -> str:
@@ -115,21 +116,32 @@ def test_a_node_that_pbs_closes_is_closed_to_pods_until_pbs_opens_it(site: PbsSi
     until(lambda: site.tainted() == set(), "it is open again")
 
 
-def test_the_kill_switch_leaves_jobs_their_place(site: PbsSite) -> None:
+@pytest.fixture(scope="module")
+def scattered(site: PbsSite) -> str:
+    """A job that has a core of each node."""
     job = site.qsub("-l", "select=2:ncpus=1:mem=64mb", "-l", "place=scatter")
-    size = {"cpu": "1", "memory": str(64 << 20)}
-    site.stands_beside_pods(job, size)
+    site.stands_beside_pods(job, SIZE)
+    return job
+
+
+# In every change: `nodeshare off` and `on` beside a job in test_placeholder, and the playbooks, which ask no batch
+# system, in the demo and in test_site_life.
+@pytest.mark.soak
+def test_the_kill_switch_leaves_jobs_their_place(site: PbsSite, scattered: str) -> None:
     site.play("off")
     assert {site.is_active(node) for node in NODES} == {False}
-    assert site.job_state(job) == "R"
+    assert site.job_state(scattered) == "R"
     site.play("on")
-    site.stands_beside_pods(job, size)
+    site.stands_beside_pods(scattered, SIZE)
     for node in NODES:  # a kubelet that was quicker than its runtime starts once more
         until(lambda node=node: site.is_active(node), f"{node} has its kubelet again")
 
 
-def test_another_share_mode_gives_the_nodes_to_pods_that_are_jobs_and_to_no_others(site: PbsSite) -> None:
-    (job,), there = site.jobs(), site.running_pods()
+def test_another_share_mode_gives_the_nodes_to_pods_that_are_jobs_and_to_no_others(
+    site: PbsSite, scattered: str
+) -> None:
+    there = site.running_pods()
+    assert list(site.jobs()) == [scattered]
     site.set("all", converged_share_mode="backed", pbs_share_queue_users=[DAEMON, USER])
     site.play("site")
     # One whose kubelet has just started again may not be ready for a moment.
@@ -138,8 +150,8 @@ def test_another_share_mode_gives_the_nodes_to_pods_that_are_jobs_and_to_no_othe
     for name, node in site.objects("nodes").items():
         assert node["metadata"]["labels"]["node-restriction.kubernetes.io/converged-batch-node"] == name
         assert node["metadata"]["labels"]["node-restriction.kubernetes.io/converged-share-fence"] == "cores"
-    site.stands_beside_pods(job, {"cpu": "1", "memory": str(64 << 20)})
-    site.end(job)
+    site.stands_beside_pods(scattered, SIZE)
+    site.end(scattered)
     workload.apply(site, workload.pod("stray"))
     until(lambda: "untolerated taint" in said_of(site.objects("pods")["stray"]), "the taint keeps it away")
     assert site.running_pods() == there
