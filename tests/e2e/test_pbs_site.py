@@ -49,12 +49,16 @@ def before(site: PbsSite) -> Mapping[str, Mapping[str, object]]:
     return look(site)
 
 
+# In every change: each module in check mode in tests/pbs/test_modules_on_pbs.py, and the plan of a whole site in the
+# demo and in test_torque_site.
+@pytest.mark.soak
 def test_a_plan_touches_nothing(site: PbsSite, before: Mapping[str, Any]) -> None:
     planned = site.play("site", "--check", "--diff")
     assert "hook converged" in planned.out
     assert differences(before, look(site)) == {}
 
 
+@pytest.mark.usefixtures("before")
 def test_a_conversion_takes_running_jobs_into_account_and_a_second_one_changes_nothing(site: PbsSite) -> None:
     job = site.qsub("-l", "select=1:ncpus=1:mem=64mb:host=n1")
     until(lambda: site.job_state(job) == "R", "the job runs")
