@@ -18,8 +18,8 @@ HELD = "ls /run/converged/controller.sock.held"
 STATIC = "/etc/kubernetes/manifests/static.json"
 
 
-# In every change a job stops the kubelet and pods stay away in test_handover_faults (without the API), in
-# test_handover_pods and, by the setting, below and in test_cri_bridge.
+# In every change a job stops the kubelet and pods stay away in test_handover_faults (without the API) and, by the
+# setting, below and in test_cri_bridge.
 @pytest.mark.parametrize("way", ["quiesce", pytest.param("stop", marks=pytest.mark.soak)])
 def test_no_ordinary_pod_runs_or_starts_while_a_job_has_its_nodes(site: Sharing, way: str) -> None:
     site.settings(handover=way)

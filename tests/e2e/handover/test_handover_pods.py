@@ -94,6 +94,9 @@ def test_where_the_site_chose_so_the_job_waits_for_a_budget(site: Sharing) -> No
         site.settings(after_deadline="job_wins")
 
 
+# In every change payloads/test_taking has such pods end in stop, and test_handover_faults a job that finds no pod where
+# kubelets were stopped for it.
+@pytest.mark.soak
 def test_pods_that_tolerate_our_taint_and_come_back_at_once_do_not_meet_the_job(site: Sharing) -> None:
     workload.apply(site, workload.deployment("back", 4, tolerations=workload.EVERYWHERE))
     until(lambda: len(workload.ready(site, "back")) == 4, "pods run")
