@@ -95,6 +95,9 @@ def test_pods_make_room_by_priority_and_no_more_of_them_than_must(site: Site) ->
     site.bed.kubectl("delete", "pod", "high", "--now")
 
 
+# In every change payloads/test_placing has the steps up to the kill, and handover/test_handover_pods a deaf pod whose
+# containers are killed on a real node.
+@pytest.mark.soak
 def test_a_pod_that_hears_nothing_and_has_ten_minutes_is_killed_and_its_job_has_its_place(site: Site) -> None:
     site.run_pod("deaf", "1", 1, command=workload.DEAF, grace=600)
     line = site.job("21.srv", "--cpus=1", "--mem=64MiB", cores="1")
@@ -200,7 +203,7 @@ def allowed(site: Site) -> set[str]:
     return {line.split()[-1] for line in said}
 
 
-@pytest.mark.parametrize("how", ["restarts", "is killed"])
+@pytest.mark.parametrize("how", [pytest.param("restarts", marks=pytest.mark.soak), "is killed"])
 def test_pods_that_begin_as_the_kubelet_starts_again_never_have_a_job_s_core(site: Site, how: str) -> None:
     site.job("19.srv", "--cpus=1", "--mem=64MiB", cores="1")
     began = site.started_at("n1", "kubelet")
