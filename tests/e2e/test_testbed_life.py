@@ -142,14 +142,14 @@ def test_eight_nodes_cost_less_than_a_minute_and_run_one_job_together() -> None:
     assert before_work + 2 <= machine.ask("processor", NAME) < before_work + 30
 
 
+# In every change jobs run on the first and the last kind in test_site_kinds_shared and test_site_kinds.
 @pytest.mark.parametrize(
     "options",
     [
-        ("--slurm-conf", "shared"),
-        ("--slurm-conf", "configless", "--slurmdbd"),
-        ("--debian", "13"),
+        pytest.param(("--slurm-conf", "shared"), marks=pytest.mark.soak, id="shared"),
+        pytest.param(("--slurm-conf", "configless", "--slurmdbd"), id="configless-accounted"),
+        pytest.param(("--debian", "13"), marks=pytest.mark.soak, id="debian13"),
     ],
-    ids=["shared", "configless-accounted", "debian13"],
 )
 def test_slurm_runs_jobs_in_every_way_a_site_may_have_it(options: tuple[str, ...]) -> None:
     bed = api.bring_up(NAME, *PLAIN, *options)
