@@ -41,13 +41,21 @@ def test_one_variable_says_everywhere_where_the_programs_of_slurm_are(rehearsal:
     assert found[HERE[1]]["scontrol"] == "/opt/slurm/bin/scontrol"
 
 
-@pytest.mark.parametrize("playbook", ["site", "verify", "status"])
+TORQUE, OLDER_TORQUE = {"torque_bin_dir": "/srv/torque/bin"}, {"torque_share_bin_dir": "/srv/torque/bin"}
+OVER_EMPTY = {"torque_bin_dir": "", **OLDER_TORQUE}
+
+
+# Each playbook and each way to say it; soak has the rest of their pairs.
 @pytest.mark.parametrize(
-    "variables",
+    ("variables", "playbook"),
     [
-        {"torque_bin_dir": "/srv/torque/bin"},
-        {"torque_share_bin_dir": "/srv/torque/bin"},
-        {"torque_bin_dir": "", "torque_share_bin_dir": "/srv/torque/bin"},
+        *((TORQUE, playbook) for playbook in ("site", "verify", "status")),
+        *((variables, "site") for variables in (OLDER_TORQUE, OVER_EMPTY)),
+        *(
+            pytest.param(variables, playbook, marks=pytest.mark.soak)
+            for variables in (OLDER_TORQUE, OVER_EMPTY)
+            for playbook in ("verify", "status")
+        ),
     ],
 )
 def test_one_variable_says_everywhere_where_the_programs_of_torque_are(

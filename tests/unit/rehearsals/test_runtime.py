@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.converged.hpc.plugins.module_utils._runtime import LABEL, TAINT
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
 from unit.rehearsals.conftest import USUAL
 
 CONTAINERD, OURS = "containerd", "singularity_cri"
+BOTH_WAYS = [(CONTAINERD, OURS), (OURS, CONTAINERD)]
 POLICY = "Keep pods off these nodes that ask for what Singularity-CRI cannot do"
 DRAIN, GET = ["drain", "n1"], ["get", "node", "n1"]
 GIVEN = {"singularity_cri_folder": "/srv", "converged_after_canary": "go_on", "slurm_share_drain_delay": 1}
@@ -64,17 +66,23 @@ def names(done: Any) -> set[str]:
     return {call.name for call in done.calls if call.host == "n1" and not call.check}
 
 
+@pytest.fixture(scope="module")
+def changes(rehearsals: Any) -> dict[str, Any]:
+    """A change of n1 to each of the two runtimes, by its name."""
+    return {after: converted(rehearsals(), before, after) for before, after in BOTH_WAYS}
+
+
 @pytest.mark.parametrize(
-    ("before", "after", "answers", "goes"),
+    ("after", "answers", "goes"),
     [
-        (CONTAINERD, OURS, "See the bridge answer", "Take the container runtime away again"),
-        (OURS, CONTAINERD, "Put the container runtime on the node", "Take Singularity-CRI away again"),
+        (OURS, "See the bridge answer", "Take the container runtime away again"),
+        (CONTAINERD, "Put the container runtime on the node", "Take Singularity-CRI away again"),
     ],
 )
 def test_a_node_keeps_its_runtime_until_the_new_one_answers_and_it_is_drained(
-    rehearsal: Any, before: str, after: str, answers: str, goes: str
+    changes: dict[str, Any], after: str, answers: str, goes: str
 ) -> None:
-    done = converted(rehearsal, before, after)
+    done = changes[after]
     assert done.passed, done.said
     order = (
         answers,
@@ -92,14 +100,29 @@ def test_a_node_keeps_its_runtime_until_the_new_one_answers_and_it_is_drained(
     assert places == sorted(places), dict(zip(order, places, strict=True))
 
 
-@pytest.mark.parametrize(("before", "after"), [(CONTAINERD, OURS), (OURS, CONTAINERD)])
-def test_the_kubelet_leaves_by_the_old_socket_and_joins_by_the_new_one(rehearsal: Any, before: str, after: str) -> None:
+@pytest.mark.parametrize(("before", "after"), BOTH_WAYS)
+def test_the_kubelet_leaves_by_the_old_socket_and_joins_by_the_new_one(
+    changes: dict[str, Any], before: str, after: str
+) -> None:
     sockets = {CONTAINERD: "unix:///run/containerd/containerd.sock", OURS: "unix:///run/converged-cri/cri.sock"}
-    done = converted(rehearsal, before, after)
+    done = changes[after]
     calls = [call for call in done.calls if call.module == "kube_join" and call.host == "n1" and not call.check]
     used = [(call.args.get("state", "present"), call.args.get("socket")) for call in calls]
     assert ("absent", sockets[before]) in used
     assert used[-1] == ("present", sockets[after])
+
+
+@pytest.mark.parametrize("after", [OURS, CONTAINERD])
+def test_taint_label_and_policy_are_there_for_as_long_as_the_node_has_the_limited_runtime(
+    changes: dict[str, Any], after: str
+) -> None:
+    calls = [call for call in changes[after].calls if not call.check]
+    (labelled,) = [call.args for call in calls if call.name == "Label the nodes and see them ready"]
+    policy = [call.args["state"] for call in calls if call.name == POLICY]
+    is_limited = after == OURS
+    assert (LABEL in labelled["nodes"]["n1"]) == is_limited
+    assert bool(labelled["taints"][TAINT]) == is_limited
+    assert set(policy) == {"present" if is_limited else "absent"}
 
 
 def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehearsal: Any) -> None:
@@ -113,6 +136,7 @@ def test_what_is_left_of_the_runtime_before_drains_no_node_that_uses_the_new_one
     found = {**USUAL["share_node_info"]["found"], "kubelet_socket": socket}
     done = converted(rehearsal, CONTAINERD, OURS, found=found, wanted={"socket": socket})
     assert done.passed, done.said
+    assert "Take the container runtime away again" in names(done)
     assert names(done).isdisjoint({"Have its pods run elsewhere", "End the pods and leave the cluster"})
 
 
