@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
-from unit.rehearsals.conftest import ROOT, USUAL, Rehearsal, Stage, seen
+from unit.rehearsals.conftest import HOSTS, ROOT, USUAL, Rehearsal, Stage, seen
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -173,6 +173,29 @@ def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_
     assert set(done.done("n1")) <= {"share_inventory", "share_node_info"}
     assert joined(done) == ["n2"]
     assert str(done.calls[-1]) == "share_lock absent"
+
+
+def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(stage: Stage, tmp_path: Path) -> None:
+    nodes = ["n1", "n2", "n3", "n4"]
+    rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_nodes": nodes, "converged_shared": nodes})
+    rehearsal.answer(
+        {**USUAL["slurm_info"], "nodes": [{"name": name} for name in nodes], "jobs": []}, module="slurm_info"
+    )
+    rehearsal.answer({**USUAL["kube_bootstrap_token"], "missing": nodes}, module="kube_bootstrap_token")
+    lost = {"unreachable": True, "msg": "no route to host"}
+    rehearsal.answer(lost, module="node_state", host="n3", check=False, args={"role": "node_share"})
+    given = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on", "converged_max_fail_percentage": 50}
+    done = rehearsal.playbook("site", **given)
+    assert not done.passed
+    assert "fatal: [n3]: UNREACHABLE!" in done.said
+    assert joined(done) == ["n1", "n2", "n4"], done.said
+    admitted = {
+        name
+        for call in done.calls
+        if call.name == "Let pods onto the nodes" and not call.check
+        for name in call.args["nodes"]
+    }
+    assert admitted == {"n1", "n2", "n4"}
 
 
 def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
