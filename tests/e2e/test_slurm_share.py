@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e import playing
+from e2e import job_times, playing
 from e2e.playing import until
 from testbed import api, keys
 from testbed.recipe import ADMINISTRATOR
@@ -28,6 +30,8 @@ HOSTS = ("ctl", "n1", "n2")
 NODES = ("n1", "n2")
 LOGS = "/var/log/slurm"
 GO = "/run/e2e-slurm-share-go"
+# A task that lasts until it is told to end, and says when it began and ended.
+TASK = f"echo began $(date +%s.%N); until test -e {GO}; do sleep 0.2; done; echo ended $(date +%s.%N)"
 # In place of nodeshare: writes behind the line of the site's own script, and keeps a lease as nodeshare does.
 TOLD = r"""#!/usr/bin/python3 -IS
 import os, sys
@@ -74,6 +78,29 @@ class Site(playing.Site):
         self.until("ctl", "sinfo -h -o %T | grep -qx idle")
 
 
+@contextmanager
+def during_a_job(site: Site) -> Iterator[None]:
+    """Run a job around what is done within; fail unless both of its tasks run all the while."""
+    login, log = keys.ssh_command(site.bed.bed, site.bed.bed.host("ctl"), user=ADMINISTRATOR), site.folder / "job"
+
+    def said() -> list[tuple[str, float]]:
+        return job_times.read(log.read_text(encoding="utf-8"))
+
+    words = [*login, f"srun -N2 --unbuffered sh -c '{TASK}'"]
+    with log.open("w", encoding="utf-8") as stream, subprocess.Popen(words, stdout=stream) as running:
+        try:
+            until(lambda: len(said()) >= 2, "both tasks run")
+            since = time.time()
+            yield
+            over = time.time()
+            assert site.jobs("R") == 1, "Slurm has lost no job"
+        finally:
+            for node in NODES:
+                site.ask(node, "touch", GO)
+        assert running.wait(300) == 0
+    assert job_times.when(said(), since=since, until=over) == job_times.DURING
+
+
 def changes(said: playing.Said) -> int:
     return sum(said.changed().values())
 
@@ -109,19 +136,11 @@ def test_a_cluster_is_converted_step_by_step_and_taken_back(site: Site) -> None:
     assert "+Prolog=/etc/converged/slurm/prolog" in planned.out
     assert site.files() == before
 
-    login = keys.ssh_command(site.bed.bed, site.bed.bed.host("ctl"), user=ADMINISTRATOR)
-    with subprocess.Popen([*login, f"srun -N2 sh -c 'until test -e {GO}; do sleep 0.2; done'"]) as during:
-        try:
-            until(lambda: site.jobs("R") == 1, "the job runs")
-            site.play("stubs")
-            assert site.running() == ran
-            site.play("stubs", "configure")
-            assert "/etc/converged/slurm/prolog" in " ".join(site.running())
-            assert (during.poll(), site.jobs("R")) == (None, 1), "it has run all the while"
-        finally:
-            for node in NODES:
-                site.ask(node, "touch", GO)
-        assert during.wait(300) == 0
+    with during_a_job(site):
+        site.play("stubs")
+        assert site.running() == ran
+        site.play("stubs", "configure")
+        assert "/etc/converged/slurm/prolog" in " ".join(site.running())
     site.quiet()
     site.srun("-N2", "true")
     site.quiet()

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from e2e import workload
+from e2e import job_times, workload
 from e2e.handover.recording import Recording
 from e2e.hosts import TAINT
 from e2e.playing import until
@@ -107,6 +107,10 @@ class Job:
     def pods(self) -> set[str]:
         return {pod for moment in self.moments for pod in moment.pods}
 
+    def when(self, since: float, until: float) -> str:
+        """Return whether that time lies before, during or after the job; else say why it is none of them."""
+        return job_times.when(((moment.what, moment.at) for moment in self.moments), since=since, until=until)
+
 
 def parse(out: str) -> Job:
     """From the output of tasks."""
@@ -166,12 +170,15 @@ class Sharing(ConvertedSite):
                 running.wait(300)
 
     def tell_to_end(self, ended: Callable[[], Job]) -> Job:
-        """The job that lasts until it is told, which is now."""
+        """The job that lasts until it is told, which is now; fail if one of its tasks ended before."""
+        told = time.time()
         for node in self.nodes:
             self.node(node, f"touch {GO}")
         job = ended()
         for node in self.nodes:
             self.node(node, f"rm {GO}")
+        found = job.when(told, told)
+        assert found == job_times.DURING, f"a task of the job did not last until it was told to end: {found}"
         return job
 
     def batch(self, *options: str, script: str = "sleep 600") -> str:

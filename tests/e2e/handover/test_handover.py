@@ -11,6 +11,7 @@ import time
 import pytest
 from e2e import workload
 from e2e.handover.sharing import CONTROLLER, UNTIL_TOLD, Sharing
+from e2e.job_times import AFTER, BEFORE, DURING
 from e2e.playing import until
 from e2e.whole_site import CONF
 
@@ -116,17 +117,25 @@ def test_a_late_epilog_of_an_earlier_run_does_not_free_a_requeued_job(site: Shar
 
 
 @pytest.mark.parametrize(
-    "moment", ["during", pytest.param("before", marks=pytest.mark.soak), pytest.param("after", marks=pytest.mark.soak)]
+    "moment", [DURING, pytest.param(BEFORE, marks=pytest.mark.soak), pytest.param(AFTER, marks=pytest.mark.soak)]
 )
 def test_an_administrators_cordon_is_never_lifted(site: Sharing, moment: str) -> None:
-    if moment == "before":
+    asked: list[float] = []
+
+    def cordon() -> None:
+        asked.append(time.time())
         site.kubectl("cordon", "n1")
+        asked.append(time.time())
+
+    if moment == BEFORE:
+        cordon()
     with site.while_job("-N2", command=UNTIL_TOLD) as ended:
-        if moment == "during":
-            site.kubectl("cordon", "n1")
-        site.tell_to_end(ended)
-    if moment == "after":
-        site.kubectl("cordon", "n1")
+        if moment == DURING:
+            cordon()
+        job = site.tell_to_end(ended)
+    if moment == AFTER:
+        cordon()
+    assert job.when(*asked) == moment
     site.free()
     cordoned = {name for name, node in site.objects("nodes").items() if node["spec"].get("unschedulable")}
     assert cordoned == {"n1"}
