@@ -58,7 +58,8 @@ class CpusetCase(unittest.TestCase):
         return directory
 
     def everything(self):
-        return sorted(os.path.join(folder, name) for folder, _folders, names in os.walk(self.top) for name in names)
+        """Return all files and folders."""
+        return sorted(os.path.join(at, name) for at, folders, files in os.walk(self.top) for name in folders + files)
 
     def cpus(self, path):
         with open(os.path.join(self.top, path, "cpuset.cpus")) as stream:
@@ -193,9 +194,9 @@ class V2WithProcesses(CpusetCase):
 class Absent(CpusetCase):
     def test_a_node_without_pod_cgroups_has_nothing_to_confine(self):
         before = self.everything()
-        self.cpuset.confine("0")
-        self.cpuset.release()
-        self.assertEqual(self.everything(), before)
+        for call in (lambda: self.cpuset.confine("0"), self.cpuset.release):
+            call()
+            self.assertEqual(self.everything(), before)
 
     def test_a_refusal_names_the_file(self):
         directory = self.group("kubepods", "0-3")
