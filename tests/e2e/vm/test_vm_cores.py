@@ -74,7 +74,8 @@ class CoresSite(MachineHosts):
         count = len(cores.split(","))
         begin = ["nodeshare", "begin", "--wlm=pbs", f"--job={job}", "--run=1", f"--cpus={count}", "--mem=64MiB"]
         said = self.bed.exec(NODE, [*begin, f"--cgroup={JOB}/{job}"], timeout=MACHINE_SECONDS).err
-        task = f"echo $$ > {group}/cgroup.procs; exec timeout 3600 {' '.join(BUSY[:2])} '{BUSY[2]}'"
+        # 0 is the process that writes; systemd would make "$" of "$$".
+        task = f"echo 0 > {group}/cgroup.procs; exec timeout 3600 {' '.join(BUSY[:2])} '{BUSY[2]}'"
         for number in range(busy):
             self.ask(NODE, "systemd-run", "--quiet", f"--unit=job-{job}-{number}", "sh", "-c", task)
         # Each task is two processes, `timeout` and what it runs; systemd-run does not wait for either.
