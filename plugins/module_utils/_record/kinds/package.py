@@ -30,7 +30,9 @@ _INSTALL_SECONDS = 1800
 _LOCK_SECONDS = 120
 _APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "APT_LISTCHANGES_FRONTEND": "none"}
 _APT = ("-y", "-q", "--no-install-recommends", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}")
-_APT_INSTALL = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "--no-remove")
+# Without these dpkg asks about configuration that the site had before the package, and fails as nobody answers.
+_KEEP_CONFIG = ("--force-confdef", "--force-confold")
+_APT_INSTALL = (*(word for option in _KEEP_CONFIG for word in ("-o", f"Dpkg::Options::={option}")), "--no-remove")
 _APT_CHECK = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}", "check")
 _APT_HELD = re.compile(r"(\S+)\. It is held by process (\d+ \(.*\))")
 _APT_GAVE_UP = re.compile(r"^E: .*(is another process using it|Could not get lock)", re.MULTILINE)
@@ -152,7 +154,7 @@ class Apt(Packages):
         if not (ours and self._is_interrupted()):
             return
         self._await_lock()
-        self._change(["dpkg", "--configure", "-a"])
+        self._change(["dpkg", *_KEEP_CONFIG, "--configure", "-a"])
         half = {name: version for status, name, version in self._rows() if status == _DPKG_HALF and name in ours}
         if half:
             self._unpack_again(half)
