@@ -139,9 +139,11 @@ class Apt(Packages):
         return [(row[0], row[1].split(":")[0], row[2]) for row in rows if len(row) == 3]
 
     def check(self, ours: t.Collection[str]) -> None:
-        if self._foreign(ours):
+        foreign = self._foreign(ours)
+        if foreign:
             self._await_lock()  # another apt may be at work on it now
-        for name, status in self._foreign(ours):
+            foreign = self._foreign(ours)
+        for name, status in foreign:
             way = f"apt-get install --reinstall {name}" if status == _DPKG_HALF else "dpkg --configure -a"
             raise RecordError(f"package {name} is {status}, and not by us: end that first, as by `{way}`")
 
@@ -155,9 +157,13 @@ class Apt(Packages):
             return
         self._await_lock()
         self._change(["dpkg", *_KEEP_CONFIG, "--configure", "-a"])
-        half = {name: version for status, name, version in self._rows() if status == _DPKG_HALF and name in ours}
+        half = {name: version for name, version in self._half().items() if name in ours}
         if half:
             self._unpack_again(half)
+
+    def _half(self) -> t.Dict[str, str]:
+        """Name and version of what dpkg had not wholly unpacked."""
+        return {name: version for status, name, version in self._rows() if status == _DPKG_HALF}
 
     def _is_interrupted(self) -> bool:
         """Return whether dpkg has something to end, if only its books: apt changes nothing until they are closed."""
@@ -171,7 +177,7 @@ class Apt(Packages):
         found, why = [], ""
         for named in (exact, list(half)):
             try:
-                self._coming(self._simulate(named, "--reinstall"), named)
+                _coming(self._simulate(named, "--reinstall"), named, half)
             except RecordError as error:
                 why = why or _PROGRAM.sub("", str(error))
             else:
@@ -201,27 +207,11 @@ class Apt(Packages):
             out = self._simulate(named)
         except RecordError as error:
             raise _not_installable(named, str(error)) from error
-        return self._coming(out, named)
+        return _coming(out, named, self._half())
 
     def _simulate(self, named: t.Sequence[str], *options: str) -> str:
         argv = ["apt-get", "-s", *_APT, *options, "install", "--", *named]
         return self._host.ask(argv, timeout=_LOCK_SECONDS).out
-
-    def _coming(self, out: str, named: t.Sequence[str]) -> t.List[str]:
-        """Return what a simulation installs; raise RecordError if it changes what the site has."""
-        steps = _APT_STEP.findall(out)
-        for verb, name, version in steps:
-            if verb == "Remv":
-                raise RecordError(f"package {name} would be removed by installing {' '.join(named)}: settle this first")
-            if version and not self._is_half(name):  # of a half-installed one apt also says the version
-                wanted = " ".join(named)
-                raise RecordError(
-                    f"package {name} {version} would be upgraded by installing {wanted}: do that yourself"
-                )
-        return sorted({step[1].split(":")[0] for step in steps})
-
-    def _is_half(self, package: str) -> bool:
-        return any((status, name) == (_DPKG_HALF, package.split(":")[0]) for status, name, _version in self._rows())
 
     def install(self, items: t.Sequence[PackageItem]) -> None:
         self._change(["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)])
@@ -250,6 +240,18 @@ class Apt(Packages):
             elif line.strip():
                 package = line.strip().split(":")[0]
         return found
+
+
+def _coming(out: str, named: t.Sequence[str], half: t.Container[str]) -> t.List[str]:
+    """Return what a simulation installs; raise RecordError if it changes what the site has."""
+    steps = [(verb, name.split(":")[0], version) for verb, name, version in _APT_STEP.findall(out)]
+    wanted = " ".join(named)
+    for verb, name, version in steps:
+        if verb == "Remv":
+            raise RecordError(f"package {name} would be removed by installing {wanted}: settle this first")
+        if version and name not in half:  # of a half-installed one apt also says the version
+            raise RecordError(f"package {name} {version} would be upgraded by installing {wanted}: do that yourself")
+    return sorted({name for _verb, name, _version in steps})
 
 
 def _is_file(host: Host, path: str) -> bool:

@@ -101,11 +101,10 @@ def test_a_package_of_which_one_architecture_is_installed_is_not_taken_for_remov
 
 
 def test_apt_tells_what_an_installation_brings() -> None:
-    host = Told(
-        {"apt-get -s": "Inst runc (1.1.5 local [amd64])\nInst containerd (1.6 local [amd64])\nConf runc (1.1.5)\n"}
-    )
+    steps = "Inst runc (1.1.5 local [amd64])\nInst containerd (1.6 local [amd64])\nConf runc (1.1.5)\n"
+    host = Told({"apt-get -s": steps, "dpkg-query": ""})
     assert Apt(host).would_install(CONTAINERD) == ["containerd", "runc"]
-    assert host.asked == [
+    assert [line for line in host.asked if not line.startswith("dpkg-query")] == [
         "apt-get -s -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 install -- containerd",
     ]
 
@@ -287,6 +286,14 @@ def test_a_plan_takes_unpacking_again_for_no_upgrade_and_an_installed_package_fo
     whole = Apt(Told({"dpkg-query": HALF.replace("half-", ""), "apt-get -s": both}))
     with pytest.raises(RecordError, match="package containerd 1.6.20.* would be upgraded by installing containernet"):
         whole.would_install(named)
+
+
+def test_dpkg_is_asked_once_however_much_an_installation_brings() -> None:
+    steps = "".join(f"Inst ours{number} [1] (2 Debian [amd64])\n" for number in range(3))
+    host = Told({"dpkg-query": "".join(f"half-installed ours{number} 1\n" for number in range(3)), "apt-get -s": steps})
+    assert Apt(host).would_install([PackageItem("ours0")]) == ["ours0", "ours1", "ours2"]
+    Apt(host).check(["ours0", "ours1", "ours2"])
+    assert [line.split()[0] for line in host.asked] == ["apt-get", "dpkg-query", "dpkg-query"]
 
 
 @pytest.mark.parametrize(
