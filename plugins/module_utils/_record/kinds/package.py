@@ -159,7 +159,7 @@ class Apt(Packages):
         self._change(["dpkg", *_KEEP_CONFIG, "--configure", "-a"])
         half = {name: version for name, version in self._half().items() if name in ours}
         if half:
-            self._unpack_again(half)
+            self._unpack_again(half, ours)
 
     def _half(self) -> t.Dict[str, str]:
         """Name and version of what dpkg had not wholly unpacked."""
@@ -171,18 +171,27 @@ class Apt(Packages):
             return True
         return any(status not in _DPKG_AT_REST for status, _name, _version in self._rows())
 
-    def _unpack_again(self, half: t.Mapping[str, str]) -> None:
-        """Unpack packages that dpkg neither configures nor removes: in the same version, or in what there is now."""
+    def _unpack_again(self, half: t.Mapping[str, str], ours: t.Collection[str]) -> None:
+        """Unpack packages that dpkg neither configures nor removes: in the same version, or in what there is now.
+
+        What a newer version needs besides, no record knows, so that it would stay for ever: it is named and not installed.
+        """
         exact = [f"{name}={version}" if version else name for name, version in half.items()]
         found, why = [], ""
         for named in (exact, list(half)):
             try:
-                _coming(self._simulate(named, "--reinstall"), named, half)
+                coming = _coming(self._simulate(named, "--reinstall"), named, half)
             except RecordError as error:
                 why = why or _PROGRAM.sub("", str(error))
-            else:
-                found = named
-                break
+                continue
+            new = [name for name in coming if name not in ours]
+            if new:
+                raise RecordError(
+                    f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and what is offered now "
+                    f"brings {', '.join(new)} as well, which no record knows: install that yourself, and run again"
+                )
+            found = named
+            break
         if not found:
             raise RecordError(
                 f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and they cannot be "

@@ -261,6 +261,22 @@ def test_it_is_unpacked_in_the_version_that_there_is_now_if_its_own_is_no_longer
     assert changes(host)[-1] == f"{UNPACK_AGAIN}containerd"
 
 
+def test_unpacking_in_another_version_brings_no_package_that_the_record_does_not_know() -> None:
+    """It would stay after `restore`."""
+    newer = AGAIN.replace("(1.6.20~ds1-1+deb12u3", "(1.6.20~ds1-1+deb12u4") + "Inst libnew1 (1.0 Debian [amd64])\n"
+    refusal = "E: Version '1.6.20~ds1-1+deb12u3' for 'containerd' was not found"
+    host = Failing({"dpkg-query": HALF, "apt-get -s": newer, CHECK: ""}, {f"{SIMULATED}containerd=": refusal})
+    with pytest.raises(RecordError) as refused:
+        Apt(host).repair({"containerd", "runc"})
+    assert str(refused.value) == (
+        "packages containerd: a run of ours was cut while it unpacked them, and what is offered now brings libnew1 as "
+        "well, which no record knows: install that yourself, and run again"
+    )
+    assert changes(host) == [CONFIGURE]
+    Apt(host).repair({"containerd", "runc", "libnew1"})
+    assert changes(host)[-1] == f"{UNPACK_AGAIN}containerd"
+
+
 def test_a_package_that_cannot_be_unpacked_again_is_named_with_what_to_do() -> None:
     host = Failing({"dpkg-query": HALF, CHECK: ""}, {"apt-get -s": NO_ARCHIVE})
     with pytest.raises(RecordError) as refused:
