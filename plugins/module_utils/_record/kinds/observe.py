@@ -46,7 +46,7 @@ class Found:
     packages: t.Dict[str, str] = field(default_factory=dict)
     configured: t.Set[str] = field(default_factory=set)  # packages that were removed and not purged
     needed: t.Dict[str, str] = field(default_factory=dict)  # packages of ours that cannot go -> who needs them
-    blocked: str = ""  # why the package manager can remove nothing now
+    blocked: str = ""  # why no package of ours can go now
     own_files: t.List[package.OwnFile] = field(default_factory=list)  # configuration of packages of ours
     units: t.Dict[str, UnitState] = field(default_factory=dict)
     owners: t.Dict[str, t.Optional[int]] = field(default_factory=dict)
@@ -135,8 +135,11 @@ def _units(desired: Desired) -> t.List[str]:
 _LOADABLE = (".service", ".socket", ".timer", ".target", ".path", ".mount", ".automount", ".slice", ".swap")
 
 
-def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") -> Found:
-    """Read what the record's `keys` are now. `role`: the one that lets go of them, or empty for all."""
+def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "", cut: str = "") -> Found:
+    """Read what the record's `keys` are now.
+
+    `role`: the one that lets go of them, or empty for all. `cut`: why packages that are half-way could not be ended.
+    """
     found = Found(ids=host.ids())
     names: t.Dict[str, t.List[str]] = {}
     for key in keys:
@@ -158,8 +161,8 @@ def look_again(host: Host, view: View, keys: t.Iterable[str], role: str = "") ->
         ours = [name for name in names["package"] if view.wrote.get(f"package:{name}") and name in there]
         going = [name for name in ours if not role or not set(view.claims.get(f"package:{name}", {})) - {role}]
         try:
-            if going:
-                packages.check(view.packages())
+            if cut and not set(packages.half_unpacked()).isdisjoint(view.packages()):
+                found.blocked = cut  # without the others it could not be unpacked again
             found.needed = package.needed(packages, going)
         except RecordError as error:  # the rest goes back all the same
             found.blocked = str(error)

@@ -9,9 +9,10 @@ which the site had kept the configuration is removed only. Configuration that di
 the site's: the undo records such a file before the package goes, and puts it back afterwards.
 
 A power cut leaves dpkg's packages half-way. Those of ours are ended first, also before they are removed: dpkg has no
-list of the files of a package that it had not wholly unpacked. Those of the site are named and left alone. Apt would
-end them with ours, so it changes nothing until the site has done it. Rpm knows no such state. It lists a package once
-its files are there, so a cut one is missing and is installed again.
+list of the files of a package that it had not wholly unpacked. Those of the site are left alone. Apt would end them
+with ours, so they are named, and nothing is installed until the site has done it. Removals are dpkg's own: it does as
+it is told with the packages that are named, and nothing with any other. Rpm knows no such state. It lists a package
+once its files are there, so a cut one is missing and is installed again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ _APT_INSTALL = (*(word for option in _KEEP_CONFIG for word in ("-o", f"Dpkg::Opt
 _APT_CHECK = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}", "check")
 _APT_HELD = re.compile(r"(\S+)\. It is held by process (\d+ \(.*\))")
 _APT_GAVE_UP = re.compile(r"^E: .*(is another process using it|Could not get lock)", re.MULTILINE)
+_DPKG_LOCKED = re.compile(r"^dpkg: error: dpkg .* locked by another process", re.MULTILINE)
+_DPKG_TRIES = 3  # a lock that is free may be taken again before dpkg gets it
+_DPKG_USER = re.compile(r"^ (\S+) (?:pre-)?depends on ", re.MULTILINE)
 _DPKG_ERROR = re.compile(r"^dpkg: error.*(?:\n .*)*", re.MULTILINE)
 _DPKG_UPDATES = "/var/lib/dpkg/updates"
 _APT_STEP = re.compile(r"^(Inst|Remv) (\S+)(?: \[(\S*)\])?", re.MULTILINE)
@@ -83,11 +87,20 @@ class Packages:
         """Return what is installed, what a killed run left half-way, and, as CONFIGURED, what was only removed."""
         return self.installed()
 
+    def half_unpacked(self) -> t.Dict[str, str]:
+        """Name and version of what a killed run had not wholly unpacked: it cannot be removed."""
+        return {}
+
+    def is_cut(self, ours: t.Collection[str]) -> bool:
+        """Return whether a killed run left a package of ours half-way."""
+        del ours
+        return False
+
     def check(self, ours: t.Collection[str]) -> None:
-        """Raise RecordError if a package that is not ours is half-way: the package manager would end it with ours."""
+        """Raise RecordError if a package that is not ours is half-way: an installation would end it with ours."""
 
     def repair(self, ours: t.Collection[str]) -> None:
-        """End what a killed run began with packages of ours; raise RecordError as `check` does."""
+        """End what a killed run began with packages of ours, if it did; raise RecordError as `check` does."""
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         """Return all that installing `items` brings. Raise RecordError if it would change what the site has."""
@@ -138,6 +151,12 @@ class Apt(Packages):
         rows = (line.split(" ") for line in self._host.ask(["dpkg-query", "-W", "-f", form]).out.splitlines())
         return [(row[0], row[1].split(":")[0], row[2]) for row in rows if len(row) == 3]
 
+    def half_unpacked(self) -> t.Dict[str, str]:
+        return {name: version for status, name, version in self._rows() if status == _DPKG_HALF}
+
+    def is_cut(self, ours: t.Collection[str]) -> bool:
+        return any(name in ours for name, _status in self._half_way())
+
     def check(self, ours: t.Collection[str]) -> None:
         foreign = self._foreign(ours)
         if foreign:
@@ -148,22 +167,21 @@ class Apt(Packages):
             raise RecordError(f"package {name} is {status}, and not by us: end that first, as by `{way}`")
 
     def _foreign(self, ours: t.Collection[str]) -> t.List[t.Tuple[str, str]]:
+        return [(name, status) for name, status in self._half_way() if name not in ours]
+
+    def _half_way(self) -> t.List[t.Tuple[str, str]]:
         at_rest = (*_DPKG_AT_REST, *_DPKG_WHOLE)
-        return [(name, status) for status, name, _ in self._rows() if status not in at_rest and name not in ours]
+        return [(name, status) for status, name, _version in self._rows() if status not in at_rest]
 
     def repair(self, ours: t.Collection[str]) -> None:
-        self.check(ours)
-        if not (ours and self._is_interrupted()):
+        if self.is_cut(ours):
+            self.check(ours)
+        elif not ours or not self._is_interrupted() or self._foreign(ours):
             return
-        self._await_lock()
-        self._change(["dpkg", *_KEEP_CONFIG, "--configure", "-a"])
-        half = {name: version for name, version in self._half().items() if name in ours}
+        self._dpkg(*_KEEP_CONFIG, "--configure", "-a")
+        half = {name: version for name, version in self.half_unpacked().items() if name in ours}
         if half:
             self._unpack_again(half, ours)
-
-    def _half(self) -> t.Dict[str, str]:
-        """Name and version of what dpkg had not wholly unpacked."""
-        return {name: version for status, name, version in self._rows() if status == _DPKG_HALF}
 
     def _is_interrupted(self) -> bool:
         """Return whether dpkg has something to end, if only its books: apt changes nothing until they are closed."""
@@ -174,7 +192,7 @@ class Apt(Packages):
     def _unpack_again(self, half: t.Mapping[str, str], ours: t.Collection[str]) -> None:
         """Unpack packages that dpkg neither configures nor removes: in the same version, or in what there is now.
 
-        What a newer version needs besides, no record knows, so that it would stay for ever: it is named and not installed.
+        No record knows what a newer version needs besides. It would stay for ever: it is named and not installed.
         """
         exact = [f"{name}={version}" if version else name for name, version in half.items()]
         found, why = [], ""
@@ -187,8 +205,8 @@ class Apt(Packages):
             new = [name for name in coming if name not in ours]
             if new:
                 raise RecordError(
-                    f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and what is offered now "
-                    f"brings {', '.join(new)} as well, which no record knows: install that yourself, and run again"
+                    f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and what is offered "
+                    f"now brings {', '.join(new)} as well, which no record knows: install that yourself, and run again"
                 )
             found = named
             break
@@ -206,9 +224,19 @@ class Apt(Packages):
             raise RecordError(_apt_reason(done))
 
     def _change(self, argv: t.Sequence[str]) -> None:
-        done = self._host.run(argv, timeout=_INSTALL_SECONDS, env=_APT_ENV, ok=range(256))
-        if done.rc:
-            raise RecordError(f"{' '.join(argv)}: exit status {done.rc}: {_apt_reason(done)}")
+        _succeed(self._run(argv))
+
+    def _dpkg(self, *words: str) -> None:
+        """Run dpkg, which waits for no lock, when another apt or dpkg has ended."""
+        for _try in range(_DPKG_TRIES):
+            self._await_lock()
+            done = self._run(["dpkg", *words])
+            if not _DPKG_LOCKED.search(done.err):
+                break
+        _succeed(done)
+
+    def _run(self, argv: t.Sequence[str]) -> Completed:
+        return self._host.run(argv, timeout=_INSTALL_SECONDS, env=_APT_ENV, ok=range(256))
 
     def would_install(self, items: t.Sequence[PackageItem]) -> t.List[str]:
         named = [_apt_name(item) for item in items]
@@ -216,7 +244,7 @@ class Apt(Packages):
             out = self._simulate(named)
         except RecordError as error:
             raise _not_installable(named, str(error)) from error
-        return _coming(out, named, self._half())
+        return _coming(out, named, self.half_unpacked())
 
     def _simulate(self, named: t.Sequence[str], *options: str) -> str:
         argv = ["apt-get", "-s", *_APT, *options, "install", "--", *named]
@@ -226,14 +254,29 @@ class Apt(Packages):
         self._change(["apt-get", *_APT, *_APT_INSTALL, "install", "--", *(_apt_name(item) for item in items)])
 
     def would_remove(self, names: t.Sequence[str]) -> t.List[str]:
-        out = self._host.ask(["apt-get", "-s", *_APT, "remove", "--", *names], timeout=_LOCK_SECONDS).out
-        return sorted({step[1].split(":")[0] for step in _APT_STEP.findall(out) if step[0] == "Remv"})
+        """Return `names` and all that needs them. dpkg itself takes away only what is named."""
+        going = list(names)
+        while True:
+            argv = ["dpkg", "--dry-run", "--remove", "--", *self._instances(going)]
+            done = self._host.ask(argv, timeout=_LOCK_SECONDS, ok=(0, 1))
+            users = {user.split(":")[0] for user in _DPKG_USER.findall(f"{done.out}\n{done.err}")}
+            if users <= set(going):
+                return sorted(going)
+            going += sorted(users - set(going))
 
     def remove(self, names: t.Sequence[str]) -> None:
-        self._change(["apt-get", *_APT, "remove", "--", *names])
+        self._dpkg("--remove", "--", *self._instances(names))
 
     def purge(self, names: t.Sequence[str]) -> None:
-        self._change(["apt-get", *_APT, "purge", "--", *names])
+        self._dpkg("--purge", "--", *self._instances(names))
+
+    def _instances(self, names: t.Sequence[str]) -> t.List[str]:
+        """Return what dpkg calls these packages. Of those in several architectures apt installed the node's own."""
+        there = [name for status, name, _version in self._rows() if status != "not-installed"]
+        if not any(there.count(name) > 1 for name in names):
+            return list(names)
+        own = self._host.ask(["dpkg", "--print-architecture"]).out.strip()
+        return [f"{name}:{own}" if there.count(name) > 1 else name for name in names]
 
     def own_files(self, names: t.Sequence[str]) -> t.List[OwnFile]:
         if not names:
@@ -271,6 +314,11 @@ def _is_file(host: Host, path: str) -> bool:
 def _md5(host: Host, path: str) -> str:
     """Return the digest that dpkg compares by."""
     return hashlib.md5(host.read(path)).hexdigest()
+
+
+def _succeed(done: Completed) -> None:
+    if done.rc:
+        raise RecordError(f"{' '.join(done.argv)}: exit status {done.rc}: {_apt_reason(done)}")
 
 
 def _apt_reason(done: Completed) -> str:

@@ -37,7 +37,7 @@ class Converge:
 
     def preview(self, *, show: bool) -> Outcome:
         """Return what `run` would do, or raise why it would do nothing."""
-        if self._desired.packages:
+        if self._desired.packages and package.manager(self._host).is_cut(self._view.packages()):
             package.manager(self._host).check(self._view.packages())
         outcome, _found, plan, _stale = self._plan_all(assume=True, show=show)
         apply.check_space(self._host, plan.steps)
@@ -76,6 +76,8 @@ class Converge:
     def _plan_all(self, *, assume: bool, show: bool) -> t.Tuple[Outcome, Found, Plan, t.List[Entry]]:
         found = observe(self._host, self._desired, show=show)
         plan = self._plan(found, assume=assume or _installs(self._desired, found))
+        if any(step.kind == "package" for step in plan.steps):
+            package.manager(self._host).check(self._view.packages())
         stale = _stale(self._desired, plan, self._view)
         steps = [f"keep your version of {name} aside" for name, _sha256 in plan.keep]
         steps += [step.text for step in plan.steps]

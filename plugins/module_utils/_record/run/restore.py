@@ -25,14 +25,14 @@ _MOST_ROUNDS = 5
 
 
 class Restore:
-    """What `role`, or everyone where it is empty, changed."""
+    """What `role`, or everyone where it is empty, changed. `cut`: why packages that are half-way could not be ended."""
 
-    def __init__(self, host: Host, store: Store, view: View, role: str) -> None:
-        self._host, self._store, self._view, self._role = host, store, view, role
+    def __init__(self, host: Host, store: Store, view: View, role: str, cut: str = "") -> None:
+        self._host, self._store, self._view, self._role, self._cut = host, store, view, role, cut
 
     def plan(self, entries: t.Sequence[Entry], done: t.Container[str] = ()) -> Undo:
         """Plan one round. `done`: units that were started again in an earlier one."""
-        found = look_again(self._host, self._view, [entry.key for entry in entries], self._role)
+        found = look_again(self._host, self._view, [entry.key for entry in entries], self._role, self._cut)
         return plan_undo(self._view, found, entries, role=self._role, text_of=self._store.blob, done=done)
 
     def run(self, entries: t.Sequence[Entry]) -> Report:

@@ -66,9 +66,7 @@ class Session:
         view = self.store.load()
         existed = self.store.exists()
         tidy(self.host, view)
-        broken = self._repair(view)
-        report = Restore(self.host, self.store, view, role).run(view.held(role))
-        report.left += [broken] if broken and report.left else []
+        report = Restore(self.host, self.store, view, role, cut=self._repair(view)).run(view.held(role))
         report.found_record = existed
         report.roles = sorted(view.known)
         report.kept = kept_files(self.host, self.record_dir)
@@ -77,7 +75,7 @@ class Session:
         return report
 
     def _repair(self, view: View) -> str:
-        """End what a killed run began with packages; what cannot be repaired may still be removed."""
+        """End what a killed run began with packages, or return why not: most can be removed all the same."""
         ours = set(view.packages())
         try:
             if ours:

@@ -59,7 +59,7 @@ def undo_tables(builder: UndoBuilder, entry: Entry) -> None:
 
 def undo_packages(builder: UndoBuilder, entries: t.Sequence[Entry]) -> None:
     """Plan which packages are removed, and which of the site's files are saved meanwhile."""
-    going: t.Dict[str, t.List[str]] = {"purge": [], "remove": []}
+    going: t.Dict[str, t.List[str]] = {"remove": [], "purge": []}
     for entry in entries:
         now = builder.found.packages.get(entry.name, "")
         # What a package was that is there now tells whether its configuration is ours to take away.
@@ -77,6 +77,8 @@ def undo_packages(builder: UndoBuilder, entries: t.Sequence[Entry]) -> None:
         else:
             going["remove" if entry.state == CONFIGURED else "purge"].append(entry.name)
     _save(builder, going["purge"])
+    if going["remove"]:  # one that is to be purged may need one that is not: dpkg takes them away only together
+        going["remove"] += going["purge"]
     for verb, found in going.items():
         if found:
             names = " ".join(found)

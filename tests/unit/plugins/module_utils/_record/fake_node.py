@@ -310,10 +310,34 @@ class FakeNode(Host):
         return 0, ""
 
     def _dpkg(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
-        """Configures what is unpacked."""
-        self.world.installed |= self.world.unpacked
-        self.world.unpacked.clear()
-        return 0, ""
+        verb = next(word for word in words if word in ("--configure", "--remove", "--purge"))
+        if verb == "--configure":
+            self.world.installed |= self.world.unpacked
+            self.world.unpacked.clear()
+            return 0, ""
+        names = set(words[words.index(verb) + 1 :])
+        half = sorted(names & self.world.half)
+        said = [f"dpkg: error processing package {name} ({verb}):\n package is in a very bad state" for name in half]
+        going = names & (self.world.installed | self.world.unpacked)
+        while True:
+            users = self._users(going)
+            if not users:
+                break
+            said += [
+                f"dpkg: dependency problems prevent removal of {name}:\n {users[name]} depends on {name}."
+                for name in users
+            ]
+            going -= set(users)
+        for name in sorted(going) if "--dry-run" not in words else []:
+            self._take_away(self.world.offered[name])
+        for name in sorted(names & self.world.configured) if verb == "--purge" else []:
+            self._purge(self.world.offered[name])
+        return int(bool(said)), "\n".join(said)
+
+    def _users(self, going: t.AbstractSet[str]) -> t.Dict[str, str]:
+        """Return which of these packages one needs that stays, and which that is."""
+        staying = sorted((self.world.installed | self.world.unpacked) - going)
+        return {name: other for other in staying for name in self.world.offered[other].needs if name in going}
 
     def _apt_get(self, words: t.Sequence[str]) -> t.Tuple[int, str]:
         if words[-1] == "check":
@@ -322,30 +346,17 @@ class FakeNode(Host):
         if lost:
             return 100, f"E: The package {lost[0]} needs to be reinstalled, but I can't find an archive for it."
         simulate = "-s" in words
-        verb = next(word for word in words if word in ("install", "remove", "purge"))
-        names = [name.split("=")[0] for name in words[words.index(verb) + 1 :] if name != "--"]
-        if verb == "install":
-            for name in names:
-                if name not in self.world.offered:
-                    return 100, f"E: Unable to locate package {name}"
-            coming = [name for name in self._with_needs(names) if name not in self.world.installed]
-            coming += sorted(self.world.half - set(coming))
-            if simulate:
-                was = dict.fromkeys(self.world.half, " [1.0]")
-                return 0, "".join(f"Inst {name}{was.get(name, '')} (1.0 local [all])\n" for name in coming)
-            for name in coming:
-                self._unpack(self.world.offered[name])
-            return 0, ""
-        going = [*self._with_users(names), *sorted(self.world.half & set(names))]
+        names = [name.split("=")[0] for name in words[words.index("install") + 1 :]]
+        for name in names:
+            if name not in self.world.offered:
+                return 100, f"E: Unable to locate package {name}"
+        coming = [name for name in self._with_needs(names) if name not in self.world.installed]
+        coming += sorted(self.world.half - set(coming))
         if simulate:
-            return 0, "".join(f"Remv {name} [1.0]\n" for name in going)
-        if self.world.half & set(going):
-            return 100, "dpkg: error processing package: package is in a very bad inconsistent state"
-        for name in going:
-            self._take_away(self.world.offered[name])
-        if verb == "purge":
-            for name in sorted({*going, *names} & self.world.configured):
-                self._purge(self.world.offered[name])
+            was = dict.fromkeys(self.world.half, " [1.0]")
+            return 0, "".join(f"Inst {name}{was.get(name, '')} (1.0 local [all])\n" for name in coming)
+        for name in coming:
+            self._unpack(self.world.offered[name])
         return 0, ""
 
     def _with_needs(self, names: t.Sequence[str]) -> t.List[str]:
@@ -353,13 +364,6 @@ class FakeNode(Host):
         for name in names:
             found += [*self._with_needs(self.world.offered[name].needs), name]
         return list(dict.fromkeys(found))
-
-    def _with_users(self, names: t.Sequence[str]) -> t.List[str]:
-        going = [name for name in names if name in self.world.installed]
-        for other in sorted(self.world.installed):
-            if other not in going and any(name in going for name in self.world.offered[other].needs):
-                return self._with_users([*going, other])
-        return going
 
     def cut_while_unpacking(self, package: Package) -> None:
         """Lose the power while a package is unpacked: its files have no names yet, and dpkg has no list of them."""
@@ -390,6 +394,7 @@ class FakeNode(Host):
                 self.world.disable(os.path.basename(path))
             os.unlink(self.at(path))
         self.world.installed.discard(package.name)
+        self.world.unpacked.discard(package.name)
         if package.conffiles:
             self.world.configured.add(package.name)
 

@@ -159,14 +159,14 @@ def test_a_package_that_cannot_be_installed_is_named_with_what_to_do(
     assert str(refused.value) == f"packages kubelet cannot be installed: {words}{advice}"
 
 
-def test_apt_purges_when_it_is_told_so_and_never_removes_by_itself() -> None:
-    host = Told({})
+def test_dpkg_takes_away_only_what_is_named_and_apt_removes_nothing_by_itself() -> None:
+    host = Told({"dpkg-query": "installed runc 1.1\nhalf-configured theirs 2.0\n", CHECK: ""})
     Apt(host).remove(["runc"])
     Apt(host).purge(["runc"])
     Apt(host).install(CONTAINERD)
-    assert host.asked == [
-        "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 remove -- runc",
-        "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 purge -- runc",
+    assert changes(host) == [
+        "dpkg --remove -- runc",
+        "dpkg --purge -- runc",
         "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 -o Dpkg::Options::=--force-confdef "
         "-o Dpkg::Options::=--force-confold --no-remove install -- containerd",
     ]
@@ -221,7 +221,7 @@ CONFIGURE = "dpkg --force-confdef --force-confold --configure -a"
 
 def changes(host: Told) -> t.List[str]:
     """Return the calls that change packages."""
-    return [line for line in host.asked if not line.startswith(("dpkg-query", "apt-get -s", CHECK))]
+    return [line for line in host.asked if not line.startswith(("dpkg-query", "dpkg --dry-run", "apt-get -s", CHECK))]
 
 
 @pytest.mark.parametrize("state", ["unpacked", "half-configured", "triggers-awaited"])
@@ -320,12 +320,25 @@ def test_dpkg_is_asked_once_however_much_an_installation_brings() -> None:
         ("half-configured", "dpkg --configure -a"),
     ],
 )
-def test_what_the_site_left_half_way_is_named_and_not_touched(state: str, way: str) -> None:
+def test_what_the_site_left_half_way_is_named_where_it_would_be_ended_with_ours(state: str, way: str) -> None:
     host = Told({"dpkg-query": f"unpacked ours 1.0\n{state} theirs 2.0\n", CHECK: ""})
     for judge in (Apt(host).check, Apt(host).repair):
         with pytest.raises(RecordError) as refused:
             judge({"ours"})
         assert str(refused.value) == f"package theirs is {state}, and not by us: end that first, as by `{way}`"
+    assert changes(host) == []
+
+
+def test_what_the_site_left_half_way_is_no_reason_to_refuse_where_nothing_of_ours_is_to_be_ended(
+    tmp_path: Path,
+) -> None:
+    """Not even where dpkg has to close its books, which a removal does by itself."""
+    updates = tmp_path / "var/lib/dpkg/updates"
+    updates.mkdir(parents=True)
+    (updates / "0000").touch()
+    answer = "installed ours 1.0\ntriggers-pending waits 1.0\nhalf-configured theirs 2.0\n"
+    host = Told({"dpkg-query": answer, CHECK: ""}, str(tmp_path))
+    Apt(host).repair({"ours", "waits"})
     assert changes(host) == []
 
 
@@ -339,10 +352,11 @@ def test_a_package_of_the_sites_that_only_waits_for_triggers_is_installed_and_no
 
 def test_another_apt_at_work_is_waited_for_and_named_by_its_process() -> None:
     held = "/var/lib/dpkg/lock-frontend is held by process 4169 (python3): run again when that has ended"
-    for ours in ([], ["containerd"]):
-        host = Failing({"dpkg-query": "unpacked containerd 1.0\n"}, {CHECK: LOCKED})
+    host = Failing({"dpkg-query": "unpacked containerd 1.0\n"}, {CHECK: LOCKED})
+    calls: t.List[t.Callable[[t.List[str]], None]] = [Apt(host).repair, Apt(host).purge, lambda _: Apt(host).check([])]
+    for call in calls:
         with pytest.raises(RecordError) as refused:
-            Apt(host).repair(ours)
+            call(["containerd"])
         assert str(refused.value) == held
         assert changes(host) == []
     with pytest.raises(RecordError) as failed:
@@ -355,16 +369,77 @@ def test_a_lock_that_was_freed_in_time_is_no_reason_for_what_fails_afterwards() 
     with pytest.raises(
         RecordError, match=r"exit status 100: dpkg: error processing package containerd \(--remove\):.*"
     ):
-        Apt(Failing({}, {"apt-get -y": f"{waited}\n{IN_A_BAD_STATE}"})).purge(["containerd"])
+        Apt(Failing({}, {"apt-get -y": f"{waited}\n{IN_A_BAD_STATE}"})).install(CONTAINERD)
 
 
 def test_a_failed_removal_is_told_in_the_words_of_dpkg() -> None:
     with pytest.raises(RecordError) as failed:
-        Apt(Failing({}, {"apt-get -y": IN_A_BAD_STATE})).purge(["containerd"])
+        Apt(Failing({"dpkg-query": HALF, CHECK: ""}, {"dpkg --purge": IN_A_BAD_STATE})).purge(["containerd"])
     assert str(failed.value).endswith(
         "exit status 100: dpkg: error processing package containerd (--remove): package is in a very bad inconsistent "
         "state; you should reinstall it before attempting a removal"
     )
+
+
+# What dpkg 1.21.22 of Debian 12 says: `podman` needs `containerd`, and `runc` by one of two names that it offers.
+NEEDED = """\
+dpkg: dependency problems prevent removal of containerd:
+ podman:i386 depends on containerd (>= 1.6).
+
+dpkg: error processing package containerd (--remove):
+ dependency problems - not removing
+dpkg: dependency problems prevent removal of runc:
+ podman:i386 pre-depends on oci-runtime; however:
+  Package runc is to be removed.
+  Package oci-runtime is not installed.
+
+dpkg: error processing package runc (--remove):
+ dependency problems - not removing
+Errors were encountered while processing:
+ containerd
+ runc
+"""
+LOCKED_NOW = (
+    "dpkg: error: dpkg frontend lock was locked by another process with pid 4169\nNote: removing the lock file\n"
+)
+
+
+def test_dpkg_tells_what_would_go_too_and_what_needs_that() -> None:
+    second = NEEDED.replace("podman:i386", "pod-tools").replace("containerd", "podman")
+    answers = {"dpkg --dry-run --remove -- containerd podman": second, "dpkg --dry-run --remove -- containerd": NEEDED}
+    answers["dpkg --dry-run --remove -- containerd podman pod-tools"] = ""
+    host = Told({**dict(sorted(answers.items(), key=lambda pair: -len(pair[0]))), "dpkg-query": ""})
+    assert Apt(host).would_remove(["containerd"]) == ["containerd", "pod-tools", "podman"]
+    assert changes(host) == []
+
+
+def test_of_a_package_in_two_architectures_the_nodes_own_one_goes() -> None:
+    """dpkg says `ambiguous package name` otherwise."""
+    rows = "installed lib:amd64 1\ninstalled lib:i386 1\ninstalled runc 1\nnot-installed runc:i386 \n"
+    host = Told({"dpkg-query": rows, "dpkg --print-architecture": "amd64\n", "dpkg --dry-run": "", CHECK: ""})
+    assert Apt(host).would_remove(["lib", "runc"]) == ["lib", "runc"]
+    Apt(host).purge(["lib", "runc"])
+    assert [line for line in host.asked if line.endswith("-- lib:amd64 runc")] == [
+        "dpkg --dry-run --remove -- lib:amd64 runc",
+        "dpkg --purge -- lib:amd64 runc",
+    ]
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_a_lock_that_is_taken_again_before_dpkg_gets_it_is_waited_for_a_few_times(times: int) -> None:
+    class Again(Told):
+        def run(self, argv: t.Sequence[str], **how: t.Any) -> Completed:
+            super().run(argv, **how)
+            locked = len(changes(self)) <= times
+            return Completed(tuple(argv), 2 if locked else 0, "", LOCKED_NOW if locked else "")
+
+    host = Again({"dpkg-query": "installed runc 1.1\n", CHECK: ""})
+    if times == 2:
+        Apt(host).purge(["runc"])
+    else:
+        with pytest.raises(RecordError, match="locked by another process with pid 4169"):
+            Apt(host).purge(["runc"])
+    assert host.asked[1:] == [CHECK, "dpkg --purge -- runc"] * 3
 
 
 def test_dnf_tells_what_an_installation_brings_and_refuses_upgrades() -> None:

@@ -242,8 +242,8 @@ def test_a_package_that_was_not_there_is_purged_and_one_of_which_the_site_kept_t
     call(world, FakeNode(world), {"role": "main", "packages": ["daemon", "tool"]})
     report = restore(FakeNode(world))
     assert [step for step in report.steps if "packages" in step] == [
+        "remove packages tool library daemon",
         "purge packages library daemon",
-        "remove packages tool",
     ]
     assert world.configured == {"tool"}
     assert world.listing() == before
@@ -447,22 +447,46 @@ def test_a_half_unpacked_package_without_a_source_keeps_only_packages_from_going
     assert world.listing() == before
 
 
-def test_what_the_site_left_half_unpacked_keeps_apt_from_ending_it(world: World) -> None:
-    """The rest goes back, and the packages of ours once the site has ended it."""
+WRONG = "package editor is half-installed, and not by us: end that first, as by `apt-get install --reinstall editor`"
+
+
+def test_what_the_site_left_half_unpacked_keeps_only_apt_away(world: World) -> None:
+    """It is not ended with ours. All that needs no installation is done, and all goes back."""
     before = world.listing()
     call(world, FakeNode(world), dict({"role": "main", "packages": ["daemon"]}, **file("/etc/x")))
     world.half.add("editor")
-    wrong = (
-        "package editor is half-installed, and not by us: end that first, as by `apt-get install --reinstall editor`"
-    )
+    for path, check in (("/etc/y", True), ("/etc/y", False)):
+        assert call(world, FakeNode(world), dict({"role": "main", "packages": ["daemon"]}, **file(path)), check=check)
+    assert os.path.lexists(world.at("/etc/y"))
+    lock = f"{RECORD}/lock"
+    told = dict(world.listing(), **{lock: None})
     for check in (True, False):
-        with pytest.raises(RecordError, match=wrong):
-            call(world, FakeNode(world), {"role": "main", "packages": ["daemon"]}, check=check)
-    report = restore(FakeNode(world))
-    assert f"daemon: {wrong}" in report.left
-    assert (world.half, "daemon" in world.installed) == ({"editor"}, True)
-    assert not os.path.lexists(world.at("/etc/x"))
-    world.half.clear()
+        with pytest.raises(RecordError, match=WRONG):
+            call(world, FakeNode(world), {"role": "main", "packages": ["daemon", "tool"]}, check=check)
+    assert dict(world.listing(), **{lock: None}) == told
+    assert restore(FakeNode(world)).left == []
+    assert (world.half, world.listing()) == ({"editor"}, before)
+
+
+def test_what_the_site_left_half_unpacked_is_named_where_one_of_ours_is_to_be_ended_too(world: World) -> None:
+    """Packages of ours stay until the site has ended its own: the cut one needs the others to be unpacked again."""
+    before = world.listing()
+    cut_while_unpacking(world, "daemon")
+    world.half.add("editor")
+    for check in (True, False):
+        with pytest.raises(RecordError, match=WRONG):
+            call(world, FakeNode(world), {"role": "main", "packages": ["library"]}, check=check)
+    assert restore(FakeNode(world)).left == [f"daemon: {WRONG}", f"library: {WRONG}"]
+    assert (world.half, world.installed) == ({"daemon", "editor"}, {"base", "library"})
+    world.half.remove("editor")
+    assert restore(FakeNode(world)).left == []
+    assert world.listing() == before
+
+
+def test_packages_go_though_one_is_to_be_purged_that_another_one_needs_which_is_only_removed(world: World) -> None:
+    before = world.listing()
+    world.offered["tool"].needs = ("library",)
+    call(world, FakeNode(world), {"role": "main", "packages": ["tool"]})
     assert restore(FakeNode(world)).left == []
     assert world.listing() == before
 
