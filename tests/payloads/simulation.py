@@ -423,7 +423,7 @@ class Site:
         self.settings = Settings(node="n1", run_dir=directory, state_dir=self.disk)._replace(**settings)
         self.points = lambda point: None
         whole = self.settings.mode == HANDOVER
-        self.store = LeaseStore(directory, disk=self.disk, whole_nodes=whole, at_point=self.at_point)
+        self.store = LeaseStore(directory, whole_nodes=whole, at_point=self.at_point)
         self.store.prepare()
         self.memories = StateStore(directory, self.disk)
         self.attach(self.node)
@@ -535,7 +535,7 @@ class Site:
             self.memories.keep(boot_id=self.node.boot)
 
     def repair(self):
-        self.store.prepare(again=True)
+        self.store.prepare()
         with self.store.locked():
             self.store.tidy(boot_id=self.node.boot, now=self.node.time, mark_life=self.settings.mark_life)
         return self.act(actions.TICK)

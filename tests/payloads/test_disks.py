@@ -15,9 +15,7 @@ import unittest.mock
 
 from handover_case import HandoverCase
 from nodeshare.model import actions
-from nodeshare.model.jobs.job_key import JobKey
-from nodeshare.model.jobs.lease import Ended
-from nodeshare.model.node.state import HELD, STOP
+from nodeshare.model.node.state import STOP
 from nodeshare.store import files, lock
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase
@@ -114,112 +112,6 @@ class InTheSimulation(HandoverCase):
                 self.assertFalse(site.memory().off)
                 site.repair()
                 self.assert_back(site)
-
-
-class FromAnEarlierRelease(HandoverCase):
-    """A program that had all of it on disk has left leases of running jobs there."""
-
-    LEASE = "slurm.1.r0.lease"
-
-    def left(self, site, *, handover="stop", job="1"):
-        """What it had when a job began: the same files, elsewhere."""
-        site.begin(job)
-        os.makedirs(site.disk, exist_ok=True)
-        for name in os.listdir(site.store.directory):
-            if name not in ("adopted", ".new.state.json"):
-                os.rename(os.path.join(site.store.directory, name), os.path.join(site.disk, name))
-        os.remove(os.path.join(site.store.directory, "adopted"))
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(site.store.directory, ".new.state.json"))
-
-    def test_the_first_call_takes_over_leases_and_all_that_was_done_for_them(self):
-        for handover in ("stop", "quiesce"):
-            with self.subTest(handover=handover):
-                site = self.site(handover=handover)
-                site.node.add("web")
-                self.left(site)
-                self.assertEqual(site.store.leases(), ())
-                site.store.prepare()
-                self.assertEqual([str(one.key) for one in site.store.leases()], ["slurm/1/0"])
-                self.assertEqual((site.memory().phase, site.memory().way), (HELD, handover))
-                site.later(60.0)
-                self.assert_free(site)
-                self.assertEqual(site.memories.fenced(), tuple(sorted(site.memory().stopped)))
-                self.assertFalse({self.LEASE, "state.json"} & set(os.listdir(site.disk)))
-                site.end()
-                site.later(31.0)
-                self.assert_back(site)
-
-    def test_an_end_that_is_the_first_call_ends_its_job(self):
-        site = self.site(handover="stop")
-        self.left(site)
-        site.store.prepare()
-        self.assertEqual(site.store.end(Ended(JobKey("slurm", "1", 0), "boot-1", site.node.time)), "ended")
-        site.later(31.0)
-        site.later(31.0)
-        self.assert_back(site)
-
-    def test_a_lease_that_a_call_of_that_release_writes_later_is_found_by_the_next_repair(self):
-        site = self.site()
-        site.begin("2")
-        self.left(site, job="1")
-        site.store.prepare()
-        os.makedirs(site.disk, exist_ok=True)
-        with open(os.path.join(site.store.directory, self.LEASE), "rb") as lease:
-            content = lease.read()
-        with open(os.path.join(site.disk, self.LEASE.replace("1", "3", 1)), "wb") as late:
-            late.write(content)
-        site.node.alive[JobKey("slurm", "3", 0)] = True
-        site.repair()
-        self.assertIn("slurm/3/0", [str(one.key) for one in site.store.leases()])
-
-    def test_a_disk_that_lets_nothing_go_brings_no_ended_job_back(self):
-        site = self.site()
-        self.left(site)
-        with read_only(site.disk):
-            site.store.prepare()
-            self.assertEqual(len(site.store.leases()), 1)
-            self.assertTrue(os.path.exists(os.path.join(site.disk, self.LEASE)))
-            site.end()
-            site.node.sleep(3600.0)
-            site.repair()
-            site.store.prepare(again=True)
-            self.assertEqual(site.store.leases(), ())
-
-    def test_a_lease_there_that_cannot_be_read_holds_until_its_end(self):
-        site = self.site()
-        self.left(site)
-        with open(os.path.join(site.disk, self.LEASE), "w") as stream:
-            stream.write('{"boot')
-        site.store.prepare()
-        self.assertEqual([(str(one.key), one.corrupt) for one in site.store.leases()], [("slurm/1/0", True)])
-        site.later(60.0)
-        self.assertEqual(len(site.store.leases()), 1)
-        site.end()
-        self.assertEqual(site.store.leases(), ())
-
-    def test_leases_of_an_earlier_boot_are_dropped_and_the_node_is_back(self):
-        site = self.site(handover="stop")
-        self.left(site)
-        site.node.reboot()
-        site.repair()
-        site.later(31.0)
-        self.assert_back(site)
-
-    def test_a_lease_that_its_own_end_removes_meanwhile_is_not_taken_over(self):
-        site = self.site()
-        self.left(site)
-        listed = os.listdir
-
-        def ended(path):
-            found = listed(path)
-            if path == site.disk:
-                os.remove(os.path.join(site.disk, self.LEASE))
-            return found
-
-        with unittest.mock.patch("os.listdir", ended):
-            site.store.prepare()
-        self.assertEqual(site.store.leases(), ())
 
 
 @contextlib.contextmanager

@@ -195,8 +195,11 @@ class Repair(HandoverCase):
             with self.subTest(answer=answer):
                 site = self.held()
                 site.node.batch = {self.KEY: answer} if answer else {}
-                shutil.copytree(site.store.directory, site.disk)  # where an earlier release has it
+                aside = site.store.directory + ".aside"
+                shutil.copytree(site.store.directory, aside)
                 site.node.reboot()
+                shutil.rmtree(site.store.directory)
+                shutil.move(aside, site.store.directory)  # a directory that has outlived the boot
                 site.repair()
                 self.assertEqual(len(site.store.leases()), left)
 

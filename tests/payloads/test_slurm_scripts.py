@@ -72,7 +72,6 @@ class ScriptCase(unittest.TestCase):
             values.setdefault("socket", self.socket)
         if name == "epilog":
             values.setdefault("leases", os.path.join(self.top, "leases"))
-            values.setdefault("earlier", os.path.join(self.top, "earlier"))
         lines = text.split("\n")
         for key, value in values.items():
             (index,) = [number for number, line in enumerate(lines) if line.startswith(key + "=")]
@@ -131,14 +130,6 @@ class NodeScripts(ScriptCase):
         self.assertEqual(begin[0], ["begin", "--wlm", "slurm", "--job=4711", "--run=2"])
         self.assertEqual(end[0], ["end", "--wlm", "slurm", "--job=4711", "--run=2"])
         self.assertEqual([call[0] for call in self.said()[2:]], [begin[0], end[0]])
-
-    def test_a_lease_that_an_earlier_release_has_on_disk_says_which_run_ends_too(self):
-        self.enable()
-        os.mkdir(os.path.join(self.top, "earlier"))
-        self.write("earlier/slurm.4711.r2.lease", "{}")
-        for shell in SHELLS:
-            self.run_it(self.script("epilog"), shell=shell, SLURM_JOB_RESTART_COUNT="2")
-        self.assertEqual([call[0][-1] for call in self.said()], ["--run=2", "--run=2"])
 
     def test_the_epilog_of_a_requeued_run_ends_that_run_and_not_the_next(self):
         # Slurm 22.05 and 24.11 say RESTART_COUNT=1 in the Epilog of run 0 when the job was requeued.

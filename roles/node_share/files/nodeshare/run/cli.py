@@ -49,9 +49,7 @@ class Call:
         self.world = world
         self.began = world.now()
         whole = settings.mode == site.HANDOVER
-        self.store = LeaseStore(
-            settings.run_dir, disk=settings.state_dir, whole_nodes=whole, lock_seconds=settings.limit
-        )
+        self.store = LeaseStore(settings.run_dir, whole_nodes=whole, lock_seconds=settings.limit)
         self.memories = StateStore(settings.run_dir, settings.state_dir)
 
     def carrier(self, key: Optional[job_key.JobKey] = None) -> Executor:
@@ -235,7 +233,7 @@ def _adopt(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
 
 
 def _repair(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
-    call.store.prepare(again=True)
+    call.store.prepare()
     made_up = recover_leases(options.jobs, options.wlm, store=call.store, settings=call.settings, world=call.world)
     give_up = call.world.now() + call.settings.linger + call.settings.limit
     earlier: Optional[CallResult] = None

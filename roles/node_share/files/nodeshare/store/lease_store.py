@@ -19,7 +19,6 @@ this right:
 - An `end` removes its lease although its mark cannot be written.
 """
 
-import contextlib
 import json
 import os
 import time
@@ -34,29 +33,24 @@ from .files import StoreError
 TICK = 0.03  # a file system's clock is coarser than ours: by 10 ms where the kernel ticks slowest
 LEASE_SUFFIX = ".lease"
 ENDED_SUFFIX = ".ended"
-ADOPTED = "adopted"
-BESIDE_LEASES = ("cpuset.json", "limits.json", "state.json")
 _NOTHING_SAID = (None, None, (), False, "")
 
 
 class LeaseStore:
     """Files below one root-only directory in memory. Callers hold `locked()` around every change.
 
-    `disk` is where earlier releases had them: what is there is adopted. `whole_nodes`: a job has all of its node, and
-    its name says enough where there is no room for its lease.
+    `whole_nodes`: a job has all of its node, and its name says enough where there is no room for its lease.
     """
 
     def __init__(
         self,
         directory: str,
         *,
-        disk: str = "",
         whole_nodes: bool = False,
         lock_seconds: float = 5.0,
         at_point: Callable[[str], None] = lambda point: None,
     ) -> None:
         self.directory = directory
-        self.disk = disk
         self.whole_nodes = whole_nodes
         self.lock_seconds = lock_seconds
         self.at_point = at_point  # named points of the writes, for tests that kill the process there
@@ -64,50 +58,10 @@ class LeaseStore:
         self.last: Tuple[int, Tuple[Lease, ...]] = (0, ())  # what was found, and the directory's time of change then
         self.unwritten: Dict[JobKey, Lease] = {}
 
-    def prepare(self, *, again: bool = False) -> None:
-        """Make the directory, and at the first call of a boot adopt what an earlier release has left on disk.
-
-        `again`: look there at any call, as a program of that release may have begun before it was replaced.
-        """
+    def prepare(self) -> None:
+        """Make the directory."""
         if not os.path.isdir(self.directory):
             files.make_private_dir(self.directory)
-        marker = os.path.join(self.directory, ADOPTED)
-        if self.disk and (again or not os.path.lexists(marker)):
-            with self.locked(), contextlib.suppress(StoreError):  # no room: the next call tries again
-                self._adopt(marker)
-
-    def _adopt(self, marker: str) -> None:
-        """Move leases, marks and the rest of an earlier release here. What the disk does not let go is noted.
-
-        A lease that cannot be read there is one that cannot be read here: it holds. A directory that cannot be listed
-        is looked at again by the next call.
-        """
-        try:
-            names = sorted(os.listdir(self.disk))
-        except FileNotFoundError:
-            names = []
-        except OSError:
-            return
-        noted = frozenset((files.read(marker) or b"").decode("utf-8", "replace").split("\0"))
-        stuck = []
-        for name in names:
-            if name.startswith(".new.") or not (name.endswith((LEASE_SUFFIX, ENDED_SUFFIX)) or name in BESIDE_LEASES):
-                continue
-            old, new = os.path.join(self.disk, name), os.path.join(self.directory, name)
-            if name not in noted and not os.path.lexists(new):
-                try:
-                    content = files.read(old)
-                except StoreError:
-                    content = b""
-                if content is not None:  # else a call of that release has ended it meanwhile
-                    files.write(new, content, synced=False)
-            try:
-                if name != "state.json":  # goes when what it says of the next boot is on disk in its new form
-                    os.unlink(old)
-            except OSError:
-                stuck.append(name)
-        if stuck or not os.path.lexists(marker):
-            files.write(marker, "\0".join(stuck).encode("utf-8"), synced=False)
 
     def locked(self) -> lock.Lock:
         return lock.Lock(os.path.join(self.directory, "lock"), seconds=self.lock_seconds)

@@ -34,19 +34,16 @@ class StateStore:
         self.disk = disk
         self.disk_fence = os.path.join(disk, "closed")
         self.disk_off = os.path.join(disk, "off")
-        self.earlier = os.path.join(disk, "state.json")  # of releases that had all of it on disk
 
     def load(self, *, boot_id: str) -> Tuple[NodeState, str]:
         """Return the state, and a remark if it could not be read: then the fence tells what we had stopped."""
-        for path in (self.path, self.earlier):
-            try:
-                content = files.read(path)
-                if content is not None:
-                    return _from_json(json.loads(content.decode("utf-8"))), ""
-            except (files.StoreError, ValueError, KeyError, TypeError) as error:
-                return self._by_fence(boot_id, self.fenced()), "{}: unreadable ({}); judged by the fence".format(
-                    path, error
-                )
+        try:
+            content = files.read(self.path)
+            if content is not None:
+                return _from_json(json.loads(content.decode("utf-8"))), ""
+        except (files.StoreError, ValueError, KeyError, TypeError) as error:
+            remark = "{}: unreadable ({}); judged by the fence".format(self.path, error)
+            return self._by_fence(boot_id, self.fenced()), remark
         try:
             stopped = self.kept()
         except files.StoreError as error:
@@ -95,8 +92,6 @@ class StateStore:
             now = self.load(boot_id=boot_id)[0]
             if (now.off, now.stopped) == (memory.off, memory.stopped):
                 break
-        if os.path.lexists(self.path):
-            files.remove(self.earlier)
 
     def raise_fence(self, units: Tuple[str, ...]) -> str:
         """Fence these units. Answers why one is stopped without a fence: no job waits for that."""
