@@ -111,6 +111,7 @@ class Node(Host):
         self.confirms = True  # the kubelet, at once, that a pod has ended
         self.announced = ""
         self.looked_tainted = False  # by nodeshare, when it looked last
+        self.amid = lambda what: None  # what comes while nodeshare asks "api" or "batch"
         self.holders = ((), 0.0)  # jobs for which the controllers have asked pods to leave, and since when
         self.guests = {}
         self.volumes = {}  # in memory: the pod by its name
@@ -154,6 +155,7 @@ class Node(Host):
         return self.boot
 
     def ask_api(self):
+        self.amid("api")
         self.settle()
         if not self.registered:
             return observed.Api(self.api_up, "not joined", registered=False)
@@ -178,10 +180,13 @@ class Node(Host):
         return {str(lease.key): self.alive.get(lease.key, False) for lease in leases}
 
     def ask_batch(self, leases):
+        """Answer as it was when the question came."""
         self.log.append(("ask", len(leases)))
         if not self.batch_up:
             raise HostError("slurmctld does not answer")
-        return {str(lease.key): self.batch[lease.key] for lease in leases if lease.key in self.batch}
+        answers = {str(lease.key): self.batch[lease.key] for lease in leases if lease.key in self.batch}
+        self.amid("batch")
+        return answers
 
     def allowance(self):
         return {}
@@ -524,8 +529,8 @@ class Site:
 
     def act(self, event, key=None):
         carrier = self.carrier(key)
-        with carrier.work_lock(1.0):
-            told = carrier.run(event)
+        with carrier.work_lock(1.0) as held:
+            told = carrier.run(event, held=held)
         if event in (actions.OFF, actions.ON, actions.TICK):
             self.keep()
         return told

@@ -146,6 +146,7 @@ class SharedNode(Node):
         Node.sleep(self, max(seconds, self.wakes_after))
 
     def ask_room(self):
+        self.amid("api")
         self.settle()
         trouble = self.silence(1)
         if trouble:

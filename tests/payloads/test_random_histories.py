@@ -10,6 +10,7 @@ from nodeshare.model import actions
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.node.state import HELD, OPEN
 from nodeshare.run.cli import OVERTIME
+from nodeshare.store.files import StoreError
 from simulation import KUBELET, RUNTIME, YEAR, Site
 
 
@@ -163,12 +164,52 @@ class HandOver(History):
             assert all(self.node.fenced(unit) for unit in memory.stopped), "stopped without a fence"
 
 
+class AmidRepairs(HandOver):
+    """Other calls come while a repair asks the batch system or the API."""
+
+    STEPS = HandOver.STEPS + ["amid"] * 8
+
+    def amid(self):
+        name = self.chance.choice(["begin", "begin_again", "end", "end_again", "tick", "off", "on", "cancelled"])
+        before = [self.chance.randrange(3)]  # so many questions
+
+        def come(_what):
+            before[0] -= 1
+            if before[0] < 0 and self.is_free():
+                self.node.amid = nothing
+                self.steps.append(name)
+                getattr(self, name)()
+
+        def nothing(_what):
+            pass
+
+        self.node.amid = come
+        try:
+            History.tick(self)
+        finally:
+            self.node.amid = nothing
+
+    def is_free(self):
+        """Whether the repair has let go of its lock: else a call would wait for its end."""
+        try:
+            with self.site.carrier().work_lock(0.0):
+                return True
+        except StoreError:
+            return False
+
+
 class RandomHistories(unittest.TestCase):
     def test_every_history_ends_with_every_job_served_and_the_node_given_back(self):
         live_through(self, "handover_histories", self.make, self.settle)
 
+    def test_so_does_every_history_in_which_calls_come_while_a_repair_asks(self):
+        def make(directory, chance):
+            return self.make(directory, chance, kind=AmidRepairs)
+
+        live_through(self, "amid_repairs_histories", make, self.settle)
+
     @staticmethod
-    def make(directory, chance):
+    def make(directory, chance, kind=HandOver):
         site = Site(
             directory,
             handover=chance.choice(["quiesce", "stop"]),
@@ -178,7 +219,7 @@ class RandomHistories(unittest.TestCase):
         )
         site.node.confirms = chance.random() < 0.7
         site.node.unmounts = chance.random() < 0.5
-        return HandOver(site, chance)
+        return kind(site, chance)
 
     def settle(self, history):
         """After the last fault: ends arrive or repair finds out; within a few periods the node is as it was."""

@@ -59,8 +59,8 @@ class Call:
         """For a job the time counts from the beginning of the call: what a lock has cost is not there for pods."""
         carrier, now = self.carrier(key), self.world.now()
         began = self.began if event == actions.BEGIN else now
-        with carrier.work_lock(max(1.0, began + self.settings.limit - now)):
-            return carrier.run(event, began=began)
+        with carrier.work_lock(max(1.0, began + self.settings.limit - now)) as held:
+            return carrier.run(event, began=began, held=held)
 
     def keep(self) -> str:
         """Write to disk what must outlive the boot; answer why that failed. No job waits for this."""

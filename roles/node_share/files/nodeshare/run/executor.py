@@ -4,7 +4,8 @@
 """Carries decisions out: read leases and memory, decide, do one thing, look again, until the decision says Done.
 
 Reading, deciding and remembering happen under the store's lock, which is held for milliseconds. What takes time happens
-outside, under the `work` lock alone, so that an `end` never waits for an eviction.
+outside, under the `work` lock alone, so that an `end` never waits for an eviction. A repair lets go of that lock as
+well while it asks the batch system or the API, because a job on a held node needs neither answer.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from ..host.host import Host, HostError
 from ..model import actions
 from ..model.actions import Done
 from ..model.jobs.job_key import JobKey
+from ..model.jobs.lease import Lease
 from ..model.node import observed
 from ..model.node.observed import Api
 from ..model.node.state import NodeState
@@ -26,6 +28,7 @@ from ..store.lease_store import LeaseStore
 from ..store.state_store import StateStore
 
 MOST_STEPS = 5000
+MOST_TURNS = 3  # of other calls amid the questions of a repair; then it keeps the lock, so that it comes to an end
 MOST_UNSEEN = 3  # looks in vain, in a row: a service manager that is late once is no reason to let a job in beside pods
 
 
@@ -63,31 +66,55 @@ class Executor:
         self.unsaved: Optional[NodeState] = None
         self.remarks: List[str] = []
         self.counts: Dict[str, int] = {}
+        self.judged: Dict[JobKey, Tuple[int, int]] = {}  # each lease's version when life of its job was looked for
 
     def work_lock(self, seconds: float) -> lock.Lock:
         return lock.Lock(os.path.join(self.store.directory, "work"), seconds=seconds)
 
-    def run(self, event: str, *, began: Optional[float] = None) -> CallResult:
+    def run(self, event: str, *, began: Optional[float] = None, held: Optional[lock.Lock] = None) -> CallResult:
         """Carry out an event. The caller holds the work lock, except for END, which changes nothing but the record.
 
-        `began` is when the caller began to wait for the lock: that is a part of its time.
+        `began` is when the caller began to wait for the lock: that is a part of its time. `held` is the lock, which a
+        repair lets go while it asks. Where another call had it meanwhile, all that was seen is void: the repair begins
+        again. Where none had it, the repair is one that has held it all the time.
         """
         now = self.world.now() if began is None else began
         if event == actions.TICK:
             self._mend_fence()
         boot_id = self.world.boot_id()
-        seen = observed.Observed(now=now, began=now, boot_id=boot_id, memory=NodeState(boot_id), key=self.key)
+        fresh = observed.Observed(now=now, began=now, boot_id=boot_id, memory=NodeState(boot_id), key=self.key)
+        seen, turns = fresh, 0
         for _step in range(MOST_STEPS):
             action, seen = self._decide(event, seen)
             if isinstance(action, Done):
                 return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks))
             if isinstance(action, _AT_ONCE):
                 continue
-            name = type(action).__name__
-            self.at_point("before:" + name)
-            seen = self._perform(action, seen)
-            self.at_point("after:" + name)
+            if held is None or turns == MOST_TURNS or not _is_question_of_repair(event, action, seen):
+                seen = self._carry_out(action, seen)
+                continue
+            turn = held.turn
+            held.let_go()
+            seen = self._carry_out(action, seen)
+            held.take()
+            if held.turn != turn + 1:
+                turns += 1
+                self.unsaved, seen = None, fresh._replace(began=self.world.now())
+                if self._is_forgotten(boot_id):
+                    done = Done(actions.ACCEPT, "all was given back while the repair asked")
+                    return CallResult(done, seen.memory, dict(self.counts), tuple(self.remarks))
         raise HostError("no decision after {} steps; please report this".format(MOST_STEPS))
+
+    def _carry_out(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
+        name = type(action).__name__
+        self.at_point("before:" + name)
+        seen = self._perform(action, seen)
+        self.at_point("after:" + name)
+        return seen
+
+    def _is_forgotten(self, boot_id: str) -> bool:
+        with self.store.locked():
+            return self.memories.load(boot_id=boot_id)[0].forgotten
 
     def _mend_fence(self) -> None:
         """Make fence and record agree: a call may have been killed between the two."""
@@ -103,6 +130,7 @@ class Executor:
     def _decide(self, event: str, seen: observed.Observed) -> Tuple[actions.Action, observed.Observed]:
         with self.store.locked():
             leases = self.store.leases()
+            seen = self._without_leases_made_since(leases, seen)
             memory = self.unsaved
             if memory is None:
                 memory, remark = self.memories.load(boot_id=seen.boot_id)
@@ -116,10 +144,23 @@ class Executor:
                 self._count("dropped")
                 self._remark("dropped {}: {}".format(action.lease.key, action.why))
             elif isinstance(action, (actions.Place, actions.Unplace, actions.DrawFence)):
-                self.at_point("before:" + type(action).__name__)
-                seen = self._perform(action, seen)  # with the leases that it was decided for
-                self.at_point("after:" + type(action).__name__)
+                seen = self._carry_out(action, seen)  # with the leases that it was decided for
         return action, seen
+
+    def _without_leases_made_since(self, leases: Tuple[Lease, ...], seen: observed.Observed) -> observed.Observed:
+        """Forget what was seen and said of a run whose lease another call has made since: it is older than the lease.
+
+        After a loss of the batch system's state an id is given out again: the answer is about the job that had it.
+        """
+        new = {
+            str(lease.key)
+            for lease in leases
+            if lease.key in self.judged and self.store.version_of(lease.key) != self.judged[lease.key]
+        }
+        if not new:
+            return seen
+        life = seen.life and {key: seen.life[key] for key in seen.life if key not in new}
+        return seen._replace(life=life, answers={key: seen.answers[key] for key in seen.answers if key not in new})
 
     def _remember(self, memory: NodeState, *, closing: bool) -> None:
         """Record the node's state. Closing a node goes on without a record (jobs come first); opening does not."""
@@ -172,7 +213,9 @@ class Executor:
             return seen._replace(admitted=self.world.admitted(seen.placed or {}, self.key))
         if what == actions.UNITS:
             return seen._replace(active=self.world.active_units(self.settings.services))
-        return seen._replace(life=self.world.life(self.store.leases()))
+        leases = self.store.leases()
+        self.judged = {lease.key: self.store.version_of(lease.key) for lease in leases}
+        return seen._replace(life=self.world.life(leases))
 
     def _note(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
         """Note what this call tries before it is tried: a failing effect must not be repeated for ever."""
@@ -270,6 +313,13 @@ class Executor:
             self.remarks.append(remark)
 
 
+def _is_question_of_repair(event: str, action: actions.Action, seen: observed.Observed) -> bool:
+    """Whether a repair asks the batch system or the API, which may answer late, and has done no effect yet."""
+    asks = isinstance(action, actions.AskBatch) or (isinstance(action, actions.Look) and action.what in _ASKED_OF_API)
+    return asks and event == actions.TICK and not frozenset(seen.tried) - {"ask", "unseen"}
+
+
+_ASKED_OF_API = (actions.API, actions.ROOM)
 # Carried out under the lock, where they were decided.
 _AT_ONCE = (actions.Remember, actions.Drop, actions.Place, actions.Unplace, actions.DrawFence)
 _CHANGE_NOTHING_SEEN = (actions.Confine, actions.Confirm, actions.Unmount, actions.Report, actions.WakeReturner)

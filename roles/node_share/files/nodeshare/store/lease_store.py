@@ -163,6 +163,14 @@ class LeaseStore:
             return "unmarked"
         return "ended" if removed else "unknown"
 
+    def version_of(self, key: JobKey) -> Tuple[int, int]:
+        """Return what tells the lease's file from any that is written in its place; zeros where there is none."""
+        try:
+            found = os.lstat(os.path.join(self.directory, job_key.file_name(key) + LEASE_SUFFIX))
+        except OSError:
+            return (0, 0)
+        return (found.st_ino, found.st_ctime_ns)
+
     def drop(self, lease: Lease) -> None:
         self.unwritten.pop(lease.key, None)
         files.remove(os.path.join(self.directory, job_key.file_name(lease.key) + LEASE_SUFFIX))

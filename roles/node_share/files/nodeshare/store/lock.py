@@ -14,15 +14,25 @@ from .files import StoreError
 
 
 class Lock:
-    """An exclusive flock, waited for at most `seconds`. The kernel frees it when its holder dies."""
+    """An exclusive flock, waited for at most `seconds`. The kernel frees it when its holder dies.
+
+    `turn` counts how often the lock has been taken: a holder that lets go for a while sees whether another had it.
+    The count is the file's time of change, which needs no room where the file system is full.
+    """
 
     def __init__(self, path: str, *, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.seconds = seconds
         self.clock = clock
         self.fd = -1
+        self.turn = 0
 
     def __enter__(self) -> "Lock":
+        self.take()
+        return self
+
+    def take(self) -> None:
+        """Wait for the lock. Raises StoreError where it does not become free in time."""
         try:
             self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -32,10 +42,12 @@ class Lock:
         while True:
             try:
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self
+                self.turn = os.fstat(self.fd).st_mtime_ns + 1
+                os.utime(self.fd, ns=(self.turn, self.turn))
+                return
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES, errno.EINTR) or self.clock() >= give_up:
-                    self._close()
+                    self.let_go()
                     raise StoreError(
                         "{}: not free within {:g} s ({})".format(self.path, self.seconds, error.strerror)
                     ) from error
@@ -45,8 +57,10 @@ class Lock:
     def __exit__(
         self, kind: Optional[Type[BaseException]], value: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        self._close()
+        self.let_go()
 
-    def _close(self) -> None:
-        os.close(self.fd)
-        self.fd = -1
+    def let_go(self) -> None:
+        """Give the lock away, where it is held."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
