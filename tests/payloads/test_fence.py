@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The fence between pods and jobs: what is drawn, and what stands in the files of both cgroup versions."""
 
+import contextlib
+import errno
+import io
 import os
 import shutil
 import tempfile
 import unittest
+from unittest import mock
 
 from nodeshare.decide.fence import Fence, draw
 from nodeshare.host.cgroups.cpuset import Cpuset
 from nodeshare.host.cgroups.fence_writer import Fencing
-from nodeshare.host.cgroups.limits import Limits, LimitsError
+from nodeshare.host.cgroups.limits import CACHE, SECONDS, STEP, Limits, LimitsError
 from nodeshare.model.cpu_list import CpusetError, format_cpus, parse_cpus
 from nodeshare.model.jobs import job_key
 from nodeshare.model.jobs.lease import Lease
@@ -76,9 +80,14 @@ class Drawing(unittest.TestCase):
 
 
 class Machine(unittest.TestCase):
-    """A machine's cgroups as files, with 16 CPUs and 64 GiB."""
+    """A machine's cgroups as files, with 16 CPUs and 64 GiB. Its steps of a limit are done in time, however slow."""
+
+    SECONDS = float("inf")
 
     def setUp(self):
+        bound = mock.patch("nodeshare.host.cgroups.limits.SECONDS", self.SECONDS)
+        bound.start()
+        self.addCleanup(bound.stop)
         self.top = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.top)
         self.write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree: 1 kB")
@@ -101,7 +110,7 @@ class Machine(unittest.TestCase):
         return Fencing(chosen, proc=proc, cgroup=self.top, cpuset=cpuset).draw(leases)
 
 
-class V1(Machine):
+class MachineOfV1(Machine):
     KUBEPODS = ("kubepods", "kubepods/burstable", "kubepods/burstable/pod1", "kubepods/pod2")
 
     def setUp(self):
@@ -124,6 +133,15 @@ class V1(Machine):
     def caps(self):
         return int(self.read("memory/kubepods/memory.limit_in_bytes")), int(self.read("cpu/kubepods/cpu.shares"))
 
+    def limits(self):
+        return Limits(cgroup=self.top, saved=os.path.join(self.top, "limits.json"), total=lambda: 64 * GIB)
+
+    def stat(self, **fields):
+        lines = ["{} {}".format(name, value) for name, value in fields.items()]
+        self.write("memory/kubepods/memory.stat", "\n".join(lines))
+
+
+class V1(MachineOfV1):
     def test_the_fence_follows_jobs_as_they_come_and_go_and_leaves_all_as_it_was(self):
         one, two = lease("1[7].srv", cores=4, memory=16 * GIB), lease("2.srv", cores=8, memory=GIB)
         self.job("1[7].srv", "0-3")
@@ -180,9 +198,6 @@ class V1(Machine):
         self.draw(lease(cores=1, memory=4 * GIB))
         self.assertEqual(self.caps()[0], 60 * GIB)
 
-    def limits(self):
-        return Limits(cgroup=self.top, saved=os.path.join(self.top, "limits.json"), total=lambda: 64 * GIB)
-
     def test_pods_that_stay_beside_a_whole_job_have_what_they_use_and_a_margin_and_later_all_again(self):
         self.limits().hold(margin=GIB)
         self.assertEqual(self.caps()[0], 2 * GIB)
@@ -207,6 +222,46 @@ class V1(Machine):
         self.limits().hold(margin=GIB)
         self.assertEqual(self.caps()[0], 5 * GIB)
 
+    def test_page_cache_that_ended_pods_have_left_is_nothing_that_a_pod_may_have(self):
+        self.write("memory/kubepods/memory.usage_in_bytes", str(50 * GIB))
+        self.stat(cache=49 * GIB, total_inactive_file=40 * GIB, total_active_file=9 * GIB)
+        self.job("1.srv", "0")
+        self.draw(lease(cores=1, memory=30 * GIB))
+        self.assertEqual(self.caps()[0], 30 * GIB)
+        self.draw(lease(cores=1, memory=60 * GIB))
+        self.assertEqual(self.caps()[0], GIB + CACHE)
+        self.draw()
+        self.limits().hold(margin=CACHE)
+        self.assertEqual(self.caps()[0], GIB + CACHE)
+
+    def test_page_cache_that_is_not_on_disk_yet_counts_as_used(self):
+        """To write it may take minutes, and a kernel of cgroup v2 that finds nothing to take back ends a process."""
+        self.write("memory/kubepods/memory.usage_in_bytes", str(50 * GIB))
+        fields = {"total_inactive_file": 40 * GIB, "total_dirty": 10 * GIB, "total_writeback": 5 * GIB}
+        self.stat(**fields)
+        self.limits().hold(margin=CACHE)
+        self.assertEqual(self.caps()[0], 25 * GIB + CACHE)
+
+    def test_what_memory_stat_does_not_tell_counts_as_used(self):
+        self.write("memory/kubepods/memory.usage_in_bytes", str(50 * GIB))
+        for fields in ({}, {"inactive_file": GIB}, {"total_inactive_file": "many"}, {"total_dirty": GIB}):
+            with self.subTest(fields=fields):
+                self.stat(**fields)
+                self.limits().hold(margin=GIB)
+                self.assertEqual(self.caps()[0], 51 * GIB)
+                self.limits().release()
+        self.stat(total_inactive_file=90 * GIB)
+        self.limits().hold(margin=GIB)
+        self.assertEqual(self.caps()[0], GIB, "never below nothing")
+
+    def test_pods_that_run_keep_some_page_cache_whatever_a_job_needs(self):
+        self.write("memory/kubepods/memory.usage_in_bytes", str(50 * GIB))
+        self.job("1.srv", "0")
+        for cache, least in ((10 * GIB, 40 * GIB + CACHE), (CACHE, 50 * GIB), (CACHE // 2, 50 * GIB)):
+            self.stat(total_inactive_file=0, total_active_file=cache)
+            self.draw(lease(cores=1, memory=60 * GIB))
+            self.assertEqual(self.caps()[0], least)
+
     def test_a_job_without_a_cpuset_is_told_and_pods_keep_house(self):
         self.assertEqual(self.draw(lease(cores=1)), (JOBS + "1.srv",))
         self.assertEqual(self.pods(), "0")
@@ -219,6 +274,131 @@ class V1(Machine):
         with self.assertRaises(LimitsError) as caught:
             self.draw(lease(cores=1, memory=GIB))
         self.assertIn(path, str(caught.exception))
+
+
+class OfV1(io.TextIOWrapper):
+    """A memory.limit_in_bytes: the kernel takes page cache back until the limit fits, or refuses the limit."""
+
+    def __init__(self, path, kernel):
+        super().__init__(io.FileIO(path, "r+"), encoding="ascii", write_through=True)
+        self.kernel = kernel
+
+    def write(self, text):
+        self.kernel.limit(int(text))
+        return super().write(text)
+
+
+class Kernel:
+    """What pods use, of which `firm` bytes cannot be taken back; each write of a limit takes a second."""
+
+    def __init__(self, machine, *, whole, cache, firm):
+        self.machine, self.whole, self.cache, self.firm = machine, whole, cache, firm
+        self.time = 0.0
+        self.taken = []
+        self.killed_at = None
+        self.show()
+
+    def show(self):
+        self.machine.write("memory/kubepods/memory.usage_in_bytes", str(self.whole))
+        self.machine.stat(total_inactive_file=self.cache, total_active_file=0)
+
+    def limit(self, value):
+        if len(self.taken) == self.killed_at:
+            raise KeyboardInterrupt
+        self.time += 1.0
+        left = min(self.whole, max(value, self.firm))
+        self.taken.append(self.whole - left)
+        self.whole, self.cache = left, self.cache - (self.whole - left)
+        self.show()
+        if value < left:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    @contextlib.contextmanager
+    def runs(self):
+        def opened(path, mode="r", **how):
+            if mode == "r+" and path.endswith("memory.limit_in_bytes"):
+                return OfV1(path, self)
+            return open(path, mode, **how)
+
+        with mock.patch("nodeshare.host.cgroups.limits.open", opened, create=True):
+            yield
+
+    def hold(self):
+        saved = os.path.join(self.machine.top, "limits.json")
+        limits = Limits(cgroup=self.machine.top, saved=saved, total=lambda: 64 * GIB, clock=lambda: self.time)
+        with self.runs():
+            limits.hold(margin=CACHE)
+
+
+class TakenBack(MachineOfV1):
+    """A limit below what is used: the kernel takes page cache back before it answers the write."""
+
+    SECONDS = SECONDS
+
+    def kernel(self, whole=50 * GIB, *, cache=49 * GIB, firm=0):
+        return Kernel(self, whole=whole, cache=cache, firm=firm)
+
+    def cap_now(self):
+        return self.caps()[0]
+
+    def test_it_is_taken_back_in_steps_for_a_few_seconds_and_later_calls_go_on(self):
+        kernel = self.kernel()
+        kernel.hold()
+        self.assertEqual((len(kernel.taken), max(kernel.taken)), (3, STEP))
+        self.assertEqual(self.cap_now(), kernel.whole)
+        for _repair in range(50):
+            kernel.time = 0.0
+            kernel.hold()
+            self.assertLessEqual(kernel.time, 3.0)
+        self.assertEqual((self.cap_now(), kernel.whole), (GIB + CACHE, GIB + CACHE))
+        writes = len(kernel.taken)
+        kernel.hold()
+        self.assertEqual(len(kernel.taken), writes)
+        self.limits().release()
+        self.assertEqual(self.cap_now(), 60 * GIB)
+
+    def test_what_the_kernel_cannot_take_back_counts_as_used(self):
+        kernel = self.kernel(4 * GIB, cache=3 * GIB, firm=3 * GIB - 1)
+        for _repair in range(3):
+            kernel.hold()
+            self.assertEqual((self.cap_now(), kernel.whole), (3 * GIB, 3 * GIB - 1))
+        self.write("memory/kubepods/memory.limit_in_bytes", str(50 * GIB))  # a kubelet has started
+        kernel.hold()
+        self.assertEqual(self.cap_now(), 3 * GIB)
+        self.limits().release()
+        self.assertEqual(self.cap_now(), 50 * GIB)
+
+    def test_where_no_limit_at_all_is_taken_the_refusal_names_the_file(self):
+        kernel = self.kernel(4 * GIB, cache=3 * GIB, firm=4 * GIB)
+        kernel.show()
+        kernel.firm = 5 * GIB
+        kernel.whole = 5 * GIB  # more than was read
+        with self.assertRaisesRegex(LimitsError, "memory/kubepods/memory.limit_in_bytes: cannot set"):
+            kernel.hold()
+        self.assertEqual(self.cap_now(), 60 * GIB)
+
+    def test_a_call_that_is_killed_on_the_way_costs_pods_nothing_for_good(self):
+        for killed_at in range(3):
+            for again in (False, True):
+                with self.subTest(killed_at=killed_at, again=again):
+                    kernel = self.kernel()
+                    kernel.killed_at = killed_at
+                    with self.assertRaises(KeyboardInterrupt):
+                        kernel.hold()
+                    if again:
+                        kernel.killed_at = None
+                        kernel.hold()
+                    self.limits().release()
+                    self.assertEqual(self.cap_now(), 60 * GIB)
+
+    def test_a_record_of_an_earlier_release_is_read(self):
+        path = os.path.join(self.top, "memory/kubepods/memory.limit_in_bytes")
+        self.write("limits.json", '{{"{}": ["{}", "{}"]}}'.format(path, 60 * GIB, 2 * GIB))
+        self.write("memory/kubepods/memory.limit_in_bytes", str(2 * GIB))
+        self.limits().hold(margin=CACHE)
+        self.assertEqual(self.cap_now(), 2 * GIB)
+        self.limits().release()
+        self.assertEqual(self.cap_now(), 60 * GIB)
 
 
 class V2(Machine):
@@ -248,6 +428,17 @@ class V2(Machine):
         self.assertEqual(self.read("kubepods.slice/pod1.slice/cpuset.cpus"), "")
         self.draw()
         self.assertEqual(self.values(), ["", str(60 * GIB), "626"])
+
+    def test_page_cache_that_ended_pods_have_left_is_nothing_that_a_pod_may_have(self):
+        self.write("kubepods.slice/memory.current", str(50 * GIB))
+        fields = ("inactive_file", 30), ("active_file", 19), ("file_dirty", 1), ("file_writeback", 1)
+        lines = ["{} {}".format(name, count * GIB) for name, count in fields]
+        self.write("kubepods.slice/memory.stat", "\n".join(lines))
+        self.write(JOBS + "1.srv/cpuset.cpus", "0")
+        self.draw(lease(cores=1, memory=30 * GIB))
+        self.assertEqual(self.values()[1], str(30 * GIB))
+        self.draw(lease(cores=1, memory=60 * GIB))
+        self.assertEqual(self.values()[1], str(3 * GIB + CACHE))
 
     def test_all_cores_of_a_job_without_a_cpuset_of_its_own_are_no_answer(self):
         self.write(JOBS + "1.srv/cpuset.cpus.effective", "0-15")
