@@ -126,6 +126,22 @@ class Drawn(unittest.TestCase):
         self.process(80, parent=1)
         self.assertEqual(self.found(), {UID: [80]})
 
+    def test_pods_are_found_although_a_former_cgroup_driver_or_a_pod_that_ended_has_left_empty_cgroups(self):
+        pod = "/kubepods.slice/kubepods-pod{}.slice/cri-containerd-x.scope/cgroup.procs".format(UID.replace("-", "_"))
+        self.process(80, parent=1)
+        for mine, left in (
+            ("", "kubepods"),
+            ("memory", "memory/kubepods"),
+            ("memory", "kubepods"),
+            ("pids", "memory/kubepods.slice"),
+            ("cpu", "memory/kubepods/pod{}".format(OTHER)),
+        ):
+            with self.subTest(mine=mine, left=left):
+                self.put("cgroup/" + mine + pod, "80\n")
+                self.put("cgroup/{}/cgroup.procs".format(left), "")
+                self.assertEqual(self.found(), {UID: [80]})
+                shutil.rmtree(os.path.join(self.top, "cgroup"))
+
     def test_hostile_process_names_and_vanishing_processes_do_no_harm(self):
         self.process(90, name="a) S 60 (b")
         self.process(91, name="")

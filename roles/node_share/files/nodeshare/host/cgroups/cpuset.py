@@ -15,6 +15,7 @@ from typing import Dict, FrozenSet, List
 
 from ...model.cpu_list import CpusetError, format_cpus, parse_cpus
 from ...store import files
+from . import kubepods
 
 TRIES = 5
 OURS = ""  # on record beside the groups' own values: the one that we gave last
@@ -100,12 +101,8 @@ class Cpuset:
         return found
 
     def _tops(self) -> List[str]:
-        places = [
-            os.path.join(self.cgroup, hierarchy, name)
-            for hierarchy in ("", "cpuset")
-            for name in ("kubepods", "kubepods.slice")
-        ]
-        return [path for path in places if os.path.exists(os.path.join(path, "cpuset.cpus"))]
+        tops = kubepods.tops(self.cgroup, ("", "cpuset"))
+        return [top for top in tops if os.path.exists(os.path.join(top, "cpuset.cpus"))]
 
     def _groups(self, top: str) -> List[str]:
         """Parents before children; on cgroup v2 the top alone, for it bounds what is below."""

@@ -17,6 +17,7 @@ import time
 from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...store import files
+from . import kubepods
 
 
 class LimitsError(Exception):
@@ -189,12 +190,12 @@ class Limits:
     def _places(self) -> List[Tuple[str, Kind, str]]:
         """(file, its kind, the file that tells what is used) of the hierarchies that are mounted."""
         found = []
-        for name in ("kubepods", "kubepods.slice"):
-            for hierarchy, kind in (("memory", V1), ("", V2)):
-                group = os.path.join(self.cgroup, hierarchy, name)
-                found.append((os.path.join(group, kind.limit), kind, os.path.join(group, kind.usage)))
-            for hierarchy, kind in (("cpu", V1), ("", V2)):
-                found.append((os.path.join(self.cgroup, hierarchy, name, kind.weight), kind, ""))
+        for hierarchy, kind in (("memory", V1), ("", V2)):
+            for top in kubepods.tops(self.cgroup, (hierarchy,)):
+                found.append((os.path.join(top, kind.limit), kind, os.path.join(top, kind.usage)))
+        for hierarchy, kind in (("cpu", V1), ("", V2)):
+            for top in kubepods.tops(self.cgroup, (hierarchy,)):
+                found.append((os.path.join(top, kind.weight), kind, ""))
         return [place for place in found if os.path.exists(place[0])]
 
     def _saved(self) -> Dict[str, Saved]:

@@ -15,6 +15,8 @@ import signal
 import time
 from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Set, Tuple
 
+from ..cgroups import kubepods
+
 HIERARCHIES = ("", "memory", "cpu", "cpuset", "pids", "systemd", "unified")
 SHIM_NAMES = ("containerd-shim", "conmon")
 _POD = re.compile(
@@ -59,13 +61,16 @@ class Workloads:
         inits: Dict[str, Set[int]] = {}
         shims: Dict[str, Set[int]] = {}
         processes = self._processes()
-        for uid, directory in self._pod_cgroups():
-            members = {
-                pid
-                for pid in _numbers(os.path.join(directory, "cgroup.procs"))
-                if pid in processes and processes[pid].state != "Z"
-            }
-            pids.setdefault(uid, set()).update(members)
+        for hierarchy in HIERARCHIES:
+            for uid, directory in self._pod_cgroups((hierarchy,)):
+                members = {
+                    pid
+                    for pid in _numbers(os.path.join(directory, "cgroup.procs"))
+                    if pid in processes and processes[pid].state != "Z"
+                }
+                pids.setdefault(uid, set()).update(members)
+            if any(pids.values()):
+                break  # each process is in every hierarchy; only where none is found, all of them must say so
         children: Dict[int, List[Process]] = {}
         for process in processes.values():
             children.setdefault(process.parent, []).append(process)
@@ -106,7 +111,7 @@ class Workloads:
             left = [found[uid] for uid in uids if uid in found]
             if not left or time.monotonic() > give_up:
                 break
-            for uid, directory in self._pod_cgroups():
+            for uid, directory in self._pod_cgroups(("",)):
                 if uid in uids:
                     _write(os.path.join(directory, "cgroup.kill"), "1")  # cgroup v2, kernel 5.14 and later
             for workload in left:
@@ -119,22 +124,13 @@ class Workloads:
         if not any(process.name == "containerd" for process in self._processes().values()):
             _signal(frozenset(shims), signal.SIGKILL)
 
-    def kubepods(self, hierarchies: Tuple[str, ...] = HIERARCHIES) -> Iterator[str]:
-        """Yield the directories under which the kubelet puts pods, one per mounted hierarchy."""
-        for hierarchy in hierarchies:
-            for name in ("kubepods", "kubepods.slice"):
-                path = os.path.join(self.cgroup, hierarchy, name)
-                if os.path.isdir(path):
-                    yield path
-
-    def _pod_cgroups(self, hierarchies: Tuple[str, ...] = HIERARCHIES) -> Iterator[Tuple[str, str]]:
-        """(uid, directory) for every cgroup at and below a pod's, in the first hierarchy that has pods at all."""
-        for top in self.kubepods(hierarchies):
+    def _pod_cgroups(self, hierarchies: Tuple[str, ...]) -> Iterator[Tuple[str, str]]:
+        """(uid, directory) for every cgroup at and below a pod's, in these hierarchies."""
+        for top in kubepods.tops(self.cgroup, hierarchies):
             for directory, _names, _files in os.walk(top):
                 uid = uid_in(os.path.relpath(directory, top))
                 if uid:
                     yield uid, directory
-            return
 
     def _processes(self) -> Dict[int, Process]:
         found = {}
