@@ -208,6 +208,20 @@ class Lives(CliCase):
                 shutil.rmtree(os.path.join(self.top, "run"))
                 self.api.fail = []
 
+    def test_pods_that_stay_are_capped_for_the_job_and_have_their_memory_back_after_it(self):
+        group = os.path.join(self.top, "cgroup", "memory", "kubepods")
+        limit = os.path.join(group, "memory.limit_in_bytes")
+        os.makedirs(group)
+        for path, value in ((limit, 8 << 30), (os.path.join(group, "memory.usage_in_bytes"), 1 << 30)):
+            with open(path, "w") as stream:
+                stream.write("{}\n".format(value))
+        self.api.add_pod("logger", owner="DaemonSet")
+        for calls, cap in (((self.job("begin"),), 3 << 29), ((self.job("end"), ("repair",)), 8 << 30)):
+            for call in calls:
+                self.assertEqual(self.call(*call)[0], 0)
+            with open(limit) as stream:
+                self.assertEqual(int(stream.readline()), cap)
+
     def test_the_way_back_withdraws_what_the_node_says_of_its_leases_unless_its_kubelet_goes_too(self):
         """Nothing would withdraw it later, and the controllers' service keeps such a node from pods."""
         self.assertEqual(self.call(*self.job("begin"))[0], 0)
