@@ -107,13 +107,22 @@ class V1(CpusetCase):
         )
 
     def test_one_group_that_cannot_be_given_back_keeps_no_other_and_stays_on_record(self):
-        self.v1()
-        self.cpuset.confine("0")
-        with kernel_refuses("4-5", "0-7", only="podx/pinned"), self.assertRaisesRegex(CpusetError, "podx/pinned"):
-            self.cpuset.release()
-        self.assertEqual((self.cpus("cpuset/kubepods/burstable"), self.cpus("cpuset/kubepods/podx")), ("0-7", "0-7"))
-        self.cpuset.release()
-        self.assertEqual(self.cpus("cpuset/kubepods/podx/pinned"), "4-5")
+        """Each in its turn, the first and the last that is visited too, in whatever order the directory lists them."""
+        groups = {"": "0-7", "/burstable": "0-7", "/burstable/poda": "0-7", "/besteffort": "0-7", "/podx": "0-7"}
+        groups["/podx/pinned"] = "4-5"
+        for refused in groups:
+            with self.subTest(refused=refused):
+                self.v1()
+                self.group("cpuset/kubepods/burstable/poda", "0-7")
+                self.group("cpuset/kubepods/besteffort", "0-7")
+                self.cpuset.confine("0")
+                path = "cpuset/kubepods" + refused
+                with kernel_refuses("4-5", "0-7", only=path), self.assertRaisesRegex(CpusetError, path + ":"):
+                    self.cpuset.release()
+                found = {group: self.cpus("cpuset/kubepods" + group) for group in groups}
+                self.assertEqual(found, dict(groups, **{refused: "0"}))
+                self.cpuset.release()
+                self.assertEqual(self.cpus(path), groups[refused])
 
     def test_a_group_that_has_gone_meanwhile_is_no_error(self):
         self.v1()
