@@ -62,8 +62,9 @@ class HandOver(History):
     def tick(self):
         History.tick(self)
         memory = self.site.memory()
-        if memory.phase == HELD and self.site.store.leases() and self.node.api_is_well() and not memory.off:
-            left = [name for name in self.node.ordinary_running() if not self.node.looks_like_a_daemon(name)]
+        if memory.phase == HELD and self.site.store.leases() and not memory.off:
+            there = self.node.ordinary_running() if self.node.api_is_well() else self.ordinary_there()
+            left = [name for name in there if not self.node.looks_like_a_daemon(name)]
             assert left == [], "a repair has left pods beside a job: {}".format(left)
 
     def end(self):

@@ -262,6 +262,16 @@ class Taking(HandoverCase):
             self.assertLess(site.node.time - before, 15.0)
             self.assertEqual(site.memory().way, way)
 
+    def test_a_pod_that_came_to_a_held_node_ends_although_the_api_has_fallen_silent(self):
+        site = self.site()
+        site.node.add("logger", stays=True)
+        site.begin()
+        site.node.add("rogue", grace=None, protected=True, tolerates=True)
+        site.node.api_up = False
+        told = site.later(60.0)
+        self.assert_free(site)
+        self.assertEqual((told.way, site.node.guests["logger"].running, site.did("evict")), (STOP, True, []))
+
     def test_a_budget_that_a_site_lets_jobs_wait_for_keeps_no_pod_that_came_beside_a_job(self):
         site = self.site(after_deadline="job_waits")
         site.begin()

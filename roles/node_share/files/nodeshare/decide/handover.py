@@ -257,7 +257,7 @@ def _still_held(
         return _confirmation(settings, seen) or _confirmed(leases, seen) or Done(ACCEPT, "held by stop")
     if memory.way == QUIESCE and seen.active and not (guests or strays) and not seen.tried.get("confine"):
         return Confine(settings.housekeeping_cpus)  # a kubelet that has started since gives pods all again
-    if memory.way == QUIESCE and not api.answers and seen.active:
+    if memory.way == QUIESCE and not api.answers and seen.active and not strays:
         return Done(ACCEPT, "held by quiesce; the API does not answer, so nothing new can be bound here")
     if memory.way == QUIESCE and api.tainted and not guests and not strays and seen.active:
         if api.announced != announcement(leases) and not seen.tried.get("announce"):
