@@ -39,6 +39,7 @@ class SharedNode(Node):
         self.refuses = False  # any new static pod, for a reason of its own
         self.reads = True  # False: the kubelet that runs was started with another directory, or none
         self.disk_full = False
+        self.stuck = False  # what is in the kubelet's directory cannot be removed
         self.cpusets = {}  # by cgroup of a job
         self.pod_cpus = None
         self.held_memory = 0
@@ -174,6 +175,8 @@ class SharedNode(Node):
         living = {name_of(lease.key) for lease in self.leases()}
         if living & set(names):
             raise AssertionError("the placeholder of a living lease removed")
+        if self.stuck:
+            raise HostError("cannot remove: read-only file system")
         for name in names:
             self.files.pop(name, None)
         self.settle()

@@ -343,6 +343,25 @@ class Failures(SharedCase):
         site.repair()
         self.assertEqual(site.size()["cpu"], "2")
 
+    def test_a_placeholder_that_cannot_be_removed_is_tried_twice_and_named_and_the_next_job_has_its_cores(self):
+        site = self.site(on_failure="accept")
+        site.begin("1.srv", cores=2)
+        stuck = name_of(JobKey("pbs", "1.srv", 1))
+        said = "; placeholders of ended jobs cannot be removed: " + stuck
+        site.node.stuck = True
+        for call, cores in (
+            (lambda: site.end("1.srv"), "0-7"),
+            (lambda: site.begin("2.srv", cores=4, cpus="4-7"), "0-3"),
+            (site.repair, "0-3"),
+        ):
+            del site.node.log[:]
+            told = call()
+            self.assertEqual((told.done.outcome, site.free_cores(), len(site.did("unplace"))), ("accept", cores, 2))
+            self.assertTrue(told.done.reason.endswith(said), told.done.reason)
+        site.node.stuck = False
+        site.repair()
+        self.assertEqual((set(site.node.files), site.size("2.srv")["cpu"]), ({name_of(JobKey("pbs", "2.srv", 1))}, "4"))
+
     def test_a_kubelet_that_the_administrator_has_stopped_stays_so_and_the_job_starts(self):
         site = self.site()
         site.node.active, site.node.admin_stopped = {RUNTIME}, {KUBELET}

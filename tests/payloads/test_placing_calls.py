@@ -96,6 +96,26 @@ class PlacingCase(CliCase):
         with unittest.mock.patch("os.write", write):
             yield
 
+    @contextlib.contextmanager
+    def read_only(self):
+        """Make the kubelet's directory as a file system that the kernel has remounted after an error."""
+
+        def refusing(really, writes):
+            def acted(path, *rest, **how):
+                if str(path).startswith(self.api.directory) and writes(*rest):
+                    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+                return really(path, *rest, **how)
+
+            return acted
+
+        def writes(flags, *_mode):
+            return flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+
+        with contextlib.ExitStack() as stack:
+            for name, when in (("open", writes), ("unlink", lambda *_: True), ("rename", lambda *_: True)):
+                stack.enter_context(unittest.mock.patch("os." + name, refusing(getattr(os, name), when)))
+            yield
+
     def job(self, verb, job="1.srv"):
         return (verb, "--wlm", "pbs", "--run", "1", "--job", job)
 
@@ -260,6 +280,23 @@ class Faults(PlacingCase):
             self.assertEqual(self.held(), [])
         self.assertEqual(set(codes[:-1]), {75})
         self.assertGreater(len(codes), 3, "lease, placeholder, cpuset")
+
+    def test_beside_what_a_read_only_directory_keeps_the_next_job_has_its_cores_and_all_calls_say_what_it_is(self):
+        self.cores("2.srv", "2-3")
+        self.assertEqual(self.begin("--cpus", "2")[0], 0)
+        said = r"; placeholders of ended jobs cannot be removed: lease-pbs-1-srv-\w+-r1\""
+        with self.read_only():
+            for call, cores in (
+                (self.job("end"), "0-3"),
+                ((*self.job("begin", "2.srv"), "--cpus", "2"), "0-1"),
+                (("repair",), "0-1"),
+            ):
+                code, err = self.call(*call)
+                self.assertRegex(err, said)
+                self.assertIn("cannot remove: Read-only file system", err)
+                self.assertEqual((code, self.pod_cores()), (0, cores))
+        self.assertEqual(self.call("repair")[0], 0)
+        self.assertEqual([name.split("-")[2] for name in os.listdir(self.api.directory)], ["2"])
 
     def test_a_lease_that_the_disk_did_not_take_at_first_is_recorded_before_the_call_ends(self):
         with self.full_disk(after=0, writes=1):

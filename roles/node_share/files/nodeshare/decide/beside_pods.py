@@ -51,6 +51,8 @@ HURRY = 3.0  # in which pods may leave at a repair: a job that begins meanwhile 
 LATE = 2.0  # of what is left then: a kubelet that waits for nobody needs tenths of a second
 REPAIR = HURRY + DELETE_GRACE + 2 * LATE  # in which a repair makes room; the kubelet or the next one does the rest
 LAST_WORDS = 1.0  # of the caller's limit, for the fence and the answer
+UNPLACE_TRIES = 2  # of one call: a directory that has become read-only stays so
+STUCK = "; placeholders of ended jobs cannot be removed: {}"
 QUICK = 0.02  # a pod without anybody in its way is there in hundredths of a second
 Plan = Mapping[str, Planned]
 
@@ -58,9 +60,8 @@ Plan = Mapping[str, Planned]
 def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
     if seen.placed is None:
         return Look(PLACED)
-    names = {placeholder.name_of(lease.key) for lease in leases}
-    stale = tuple(sorted(name for name in seen.placed if name not in names))
-    if stale:
+    stale = _stale(leases, seen)
+    if stale and seen.tried.get("unplace", 0) < UNPLACE_TRIES:
         return Unplace(stale)
     if event == END:
         return _fenced(leases, seen, Done(ACCEPT, "{} more on this node{}".format(len(leases), _untold(seen))))
@@ -81,6 +82,12 @@ def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: O
     if step is None:
         step = _admitted(plan, event, settings, seen, seen_room)
     return _fenced(leases, seen, step) if isinstance(step, Done) else step
+
+
+def _stale(leases: Tuple[Lease, ...], seen: Observed) -> Tuple[str, ...]:
+    """Return the placeholders in the kubelet's directory that no lease has any more."""
+    names = {placeholder.name_of(lease.key) for lease in leases}
+    return tuple(sorted(name for name in seen.placed or () if name not in names))
 
 
 def _to_place(plan: Plan, seen: Observed) -> List[Planned]:
@@ -195,8 +202,14 @@ def _reopened(plan: Plan, settings: Settings, seen: Observed, seen_room: Room) -
 
 
 def _fenced(leases: Tuple[Lease, ...], seen: Observed, done: Done) -> Action:
-    """Draw the fence, the last step before an answer: pods that had to leave have left their memory, too."""
-    return done if seen.tried.get("fence") else DrawFence(leases)
+    """Draw the fence, the last step before an answer: pods that had to leave have left their memory, too.
+
+    The answer also names the placeholders of ended jobs that could not be removed. They hold room until one can be.
+    """
+    if not seen.tried.get("fence"):
+        return DrawFence(leases)
+    stale = _stale(leases, seen)
+    return done._replace(reason=done.reason + STUCK.format(", ".join(stale[:3]))) if stale else done
 
 
 def _admitted(plan: Plan, event: str, settings: Settings, seen: Observed, seen_room: Room) -> Action:
