@@ -173,7 +173,8 @@ class ApiServer:
             meta["annotations"] = {"kubernetes.io/config.mirror": "h", "kubernetes.io/config.hash": static}
         if leaving:
             meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        self.pods[namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": {"phase": phase}}
+        status = {"phase": phase, "startTime": "2026-01-01T00:00:00Z"}  # as a kubelet writes it
+        self.pods[namespace, name] = {"metadata": meta, "spec": {"nodeName": "n1"}, "status": status}
 
     def answer(self, handler):
         length = int(handler.headers.get("Content-Length") or 0)

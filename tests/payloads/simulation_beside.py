@@ -11,7 +11,7 @@ where it fits beside all that is admitted.
 from nodeshare.decide import fence
 from nodeshare.host.host import HostError
 from nodeshare.kube.node_client import read_pod
-from nodeshare.kube.room_reader import believed
+from nodeshare.kube.room_reader import Shown, believed
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.jobs.lease import Ended, Lease
@@ -153,7 +153,11 @@ class SharedNode(Node):
         if trouble:
             return observed.Room(False, trouble)
         guests = tuple(
-            (observed.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests), bool(guest.claims))
+            Shown(
+                observed.Guest(read_pod(guest.item()), guest.priority, guest.gang, guest.requests),
+                mirror=bool(guest.claims),
+                acknowledged=not guest.claims,
+            )
             for guest in self.guests.values()
             if guest.known
         )

@@ -82,6 +82,20 @@ class Lives(SharedCase):
                 self.assertEqual((site.size()["cpu"], site.did("evict")), ("8", []))
                 self.assertLess(site.node.time - before, 1.0)
 
+    def test_a_forged_mirror_of_a_static_pod_that_runs_takes_no_room_from_a_job_and_keeps_no_pod_beside_it(self):
+        for finalizer in (True, False):
+            with self.subTest(finalizer=finalizer):
+                site = self.site(deadline=5.0)
+                site.begin("1.srv", cores=1)
+                site.node.add_pod("tenant", cpu="6", memory="50Gi")
+                runs = site.node.files[name_of(JobKey("pbs", "1.srv", 1))].uid
+                site.node.add_forged_mirror("mirror", runs, finalizer=finalizer)
+                told = site.begin("2.srv", cores=6, memory=40 * GIB)
+                self.assertEqual(told.done, actions.Done("accept", "2 held by placeholders"))
+                self.assertEqual(site.size("2.srv"), {"cpu": "6", "memory": str(40 * GIB)})
+                self.assertEqual((site.node.ordinary_running(), site.size("1.srv")["cpu"]), ([], "1"))
+                self.assertEqual(site.did("kill"), [])
+
     def test_a_deleted_pod_with_a_forged_owner_and_a_long_grace_is_killed_for_a_placeholder(self):
         site = self.site(deadline=5.0)
         site.node.add_pod("miner", cpu="6", grace=YEAR, forged=True)

@@ -362,6 +362,19 @@ class Asking(KubeCase):
             self.assertEqual([guest.pod.name for guest in guests if guest.stays], expected)
             self.assertEqual([guest.pod.name for guest in guests], expected)
 
+    def test_of_mirrors_of_a_static_pod_that_runs_only_the_one_counts_that_the_kubelet_has_acknowledged(self):
+        self.api.node["status"] = {"allocatable": {"cpu": "4", "pods": "110"}}
+        for name, leaving in (("another", False), ("static", False), ("held", True)):
+            self.api.add_pod(name, mirror=True, leaving=leaving)
+            pod = self.api.pods["default", name]
+            pod["metadata"]["annotations"]["kubernetes.io/config.hash"] = hashlib.md5(b"static").hexdigest()
+            pod["status"] = {"phase": "Pending"}  # as the API server makes it
+        uid = hashlib.md5(b"static").hexdigest()
+        self.assertEqual(room_reader.ask_room(self.node(), lambda: frozenset([uid])).guests, ())
+        self.api.pods["default", "static"]["status"]["startTime"] = "2026-01-01T00:00:00Z"  # and pulls its image
+        guests = room_reader.ask_room(self.node(), lambda: frozenset([uid])).guests
+        self.assertEqual([(guest.pod.name, guest.stays) for guest in guests], [("static", True)])
+
     def test_placeholders_are_not_even_sent(self):
         for number in range(1000):
             self.add_labelled("lease-pbs-{}".format(number), namespace="kube-system", mirror=True)

@@ -140,7 +140,7 @@ class BesidePods(History):
                 forged=self.chance.random() < 0.7,
                 protected=self.chance.random() < 0.5,
             )
-            claimed = self.chance.choice([name, "0123456789abcdef" * 2])
+            claimed = self.chance.choice([name, "0123456789abcdef" * 2, *sorted(self.node.let_in)])
             self.node.add_forged_mirror("m" + name, claimed, finalizer=self.chance.random() < 0.5)
 
     def critical_leaves(self):

@@ -233,6 +233,7 @@ SHOWN = st.fixed_dictionaries(
         "owners": st.sampled_from(OWNERS),
         "mirror": st.sampled_from(MIRRORS),
         "leaving": st.booleans(),
+        "forged": st.booleans(),
     }
 )
 
@@ -309,15 +310,15 @@ def test_a_job_needs_of_a_node_what_the_node_itself_takes_for_it(asking, whole, 
     assert set(asked(site)) == {one.pod.name for one in room.victims(need, there)}
 
 
-def as_shown(name: str, *, priority: int, gang: str, cpu: int, memory: int, owners, mirror, leaving: bool) -> Json:
+def as_shown(name: str, *, priority: int, gang: str, cpu: int, memory: int, owners, mirror, leaving, forged) -> Json:
     """A pod in the API's words, which any user may write but the status, its own uid, and the time of its deletion."""
     meta = {"uid": f"uid-{name}", "name": name, "namespace": "team", "resourceVersion": "1", "ownerReferences": owners}
     meta["annotations"] = {**mirror, **({pod_resources.GANG_NAMES[0]: gang} if gang else {})}
     if leaving:
         meta["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     requests = {key: value for key, value in (("cpu", str(cpu)), ("memory", f"{memory}Gi")) if value[0] != "0"}
-    # A kubelet writes the status of pods that it runs. It runs no pod that calls itself a mirror.
-    runs = MIRROR not in mirror or mirror.get(STATIC) == RUNS
+    # A kubelet writes the status of pods that it runs. It runs no pod that calls itself a mirror, whatever its hash.
+    runs = MIRROR not in mirror or (mirror.get(STATIC) == RUNS and not forged)
     return {
         "metadata": meta,
         "spec": {
@@ -325,7 +326,7 @@ def as_shown(name: str, *, priority: int, gang: str, cpu: int, memory: int, owne
             "priority": priority,
             "containers": [{"name": "c", "resources": {"requests": requests}}],
         },
-        "status": {"phase": "Running" if runs else "Pending"},
+        "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"} if runs else {"phase": "Pending"},
     }
 
 

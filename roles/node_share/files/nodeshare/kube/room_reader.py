@@ -8,7 +8,7 @@ out, by their label, but only in their own namespace, where only administrators 
 no placeholder of a pod. A pod never changes its namespace, so two lists neither miss one nor have it twice.
 """
 
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, NamedTuple, Tuple
 
 from ..model.node.names import announcement
 from ..model.node.observed import Guest, Pod, Room
@@ -19,6 +19,14 @@ from .client import ApiError
 from .node_client import NodeClient, read_pod
 
 NOT_OURS = ",metadata.namespace!=" + NAMESPACE
+
+
+class Shown(NamedTuple):
+    """A pod as the API shows it. `mirror`: it calls itself one; `acknowledged`: by the kubelet of its node."""
+
+    guest: Guest
+    mirror: bool
+    acknowledged: bool
 
 
 def ask_room(node: NodeClient, running: Callable[[], FrozenSet[str]]) -> Room:
@@ -35,13 +43,15 @@ def ask_room(node: NodeClient, running: Callable[[], FrozenSet[str]]) -> Room:
         return Room(False, "an answer that is not understood: {!r}".format(error))
 
 
-def believed(guests: Tuple[Tuple[Guest, bool], ...], running: Callable[[], FrozenSet[str]]) -> Tuple[Guest, ...]:
-    """Return the guests, of which a mirror counts only if its static pod runs here.
+def believed(shown: Tuple[Shown, ...], running: Callable[[], FrozenSet[str]]) -> Tuple[Guest, ...]:
+    """Return the guests, of which a mirror counts only if its kubelet has acknowledged it and its static pod runs here.
 
-    Any creator of pods may write a mirror, which would take room from jobs by its mere words; no kubelet runs it.
+    Any creator of pods may write a mirror, with a finalizer that keeps it. It may bear the hash of a static pod that
+    runs, which any user of the node can see. By mere words it would take room from jobs. But a kubelet takes a mirror
+    for the one of its static pod by namespace and name, and writes no status of any other.
     """
-    here = running() if any(mirror for _guest, mirror in guests) else frozenset()
-    return tuple(guest for guest, mirror in guests if not mirror or guest.pod.uid in here)
+    here = running() if any(one.mirror and one.acknowledged for one in shown) else frozenset()
+    return tuple(one.guest for one in shown if not one.mirror or (one.acknowledged and one.guest.pod.uid in here))
 
 
 def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
@@ -60,8 +70,13 @@ def admitted(node: NodeClient, placed: Mapping[str, str]) -> FrozenSet[str]:
     return frozenset(pod.uid for pod in found if pod.namespace == NAMESPACE and not (pod.over or pod.leaving))
 
 
-def read_guest(item: Dict[str, Any]) -> Tuple[Guest, bool]:
-    """Read a pod with what counts when room is needed, and whether it calls itself a mirror."""
+def read_guest(item: Dict[str, Any]) -> Shown:
+    """Read a pod with what counts when room is needed, and what speaks for it if it calls itself a mirror.
+
+    The API server empties the status of a pod that is created, and users may not write it. The kubelet writes the time
+    when it has acknowledged the pod, before any container runs.
+    """
     meta, spec = item["metadata"], item["spec"]
     guest = Guest(read_pod(item), int(spec.get("priority") or 0), gang_of(meta, spec), requests_of(spec))
-    return guest, MIRROR in (meta.get("annotations") or {})
+    acknowledged = bool((item.get("status") or {}).get("startTime"))
+    return Shown(guest, MIRROR in (meta.get("annotations") or {}), acknowledged)
