@@ -376,6 +376,18 @@ class Failures(SharedCase):
         site.repair()
         self.assertEqual((set(site.node.files), site.size("2.srv")["cpu"]), ({name_of(JobKey("pbs", "2.srv", 1))}, "4"))
 
+    def test_where_the_kubelets_directory_cannot_be_read_jobs_have_their_cores_and_give_them_back(self):
+        site = self.site(on_failure="requeue")
+        site.node.placed = unittest.mock.Mock(side_effect=HostError("cannot list: Input/output error"))
+        for call, outcome, cores in (
+            (lambda: site.begin(cores=2), "requeue", "2-7"),
+            (site.repair, "accept", "2-7"),
+            (site.end, "accept", "0-7"),
+        ):
+            told = call()
+            self.assertEqual(told.done, actions.Done(outcome, "cannot list: Input/output error"))
+            self.assertEqual(site.free_cores(), cores)
+
     def test_a_kubelet_that_the_administrator_has_stopped_stays_so_and_the_job_starts(self):
         site = self.site()
         site.node.active, site.node.admin_stopped = {RUNTIME}, {KUBELET}

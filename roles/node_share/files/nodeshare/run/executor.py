@@ -369,4 +369,6 @@ def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool) -> obs
         return seen._replace(mounted=frozenset())
     if again:
         return seen
+    if what == actions.PLACED:
+        return seen._replace(unlisted=why)
     raise HostError(why)
