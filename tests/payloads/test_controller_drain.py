@@ -196,7 +196,7 @@ class Pages(unittest.TestCase):
         client = unittest.mock.Mock(request=self.request)
         self.api.client = lambda: client
 
-    def request(self, _method, path):
+    def request(self, _method, path, *, read):
         self.paths.append(path)
         query = {name: words[0] for name, words in urllib.parse.parse_qs(path.partition("?")[2]).items()}
         start, limit = int(query.get("continue", 0)), int(query["limit"])
@@ -207,7 +207,7 @@ class Pages(unittest.TestCase):
         items = [
             {"metadata": {"namespace": "a", "name": name, "uid": name}, "spec": {"nodeName": "n1"}} for name in names
         ]
-        return {"kind": "PodList", "metadata": {"continue": more}, "items": items}
+        return read({"kind": "PodList", "metadata": {"continue": more}, "items": items})
 
     def test_pods_too_big_for_one_answer_are_listed_in_smaller_pages_and_hide_no_other(self):
         self.sizes = {"p{:03}".format(number): 1 for number in range(500)}

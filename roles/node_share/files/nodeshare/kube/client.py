@@ -11,17 +11,21 @@ import http.client
 import json
 import socket
 import ssl
+import threading
 import time
 import urllib.parse
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..model.backoff import spread
 from .kubeconfig import Credentials
 
-LARGEST_ANSWER = 64 << 20
+# Bytes, more than any object has: 1.5 MiB in etcd, of which JSON writes some characters as six. As objects of Python
+# these are 25 times as much at worst, and 85 times before Python 3.8.
+LARGEST_ANSWER = 10 << 20
 LONG_ANSWER = 1 << 20  # one that is late is too long, and no longer a sign that the server is slow
 BUSY_SECONDS = 4.0  # for all tries of a request, in timeouts of one
 MERGE_PATCH = "application/merge-patch+json"
+_DECODING = threading.Lock()  # one answer of a process is objects at a time; the others are bytes
 
 
 class ApiError(Exception):
@@ -41,9 +45,7 @@ class TooLong(ApiError):
 
 
 class Client:
-    """Not for use by several threads at once: each has its own. `longest` bounds an answer, in bytes."""
-
-    longest: Optional[int] = None  # LARGEST_ANSWER
+    """Not for use by several threads at once: each has its own."""
 
     def __init__(self, credentials: Credentials, *, timeout: float) -> None:
         self.credentials = credentials
@@ -55,7 +57,7 @@ class Client:
     def clone(self) -> "Client":
         other = Client.__new__(Client)
         other.credentials, other.timeout, other.context = self.credentials, self.timeout, self.context
-        other.longest, other.connection, other.date = self.longest, None, ""
+        other.connection, other.date = None, ""
         return other
 
     def close(self) -> None:
@@ -64,24 +66,33 @@ class Client:
             self.connection = None
 
     def request(
-        self, method: str, path: str, body: Optional[Dict[str, Any]] = None, *, kind: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Optional[Dict[str, Any]] = None,
+        *,
+        kind: str = "application/json",
+        read: Callable[[Any], Any] = lambda answer: answer,
     ) -> Any:
-        """Return the answer's object. An API that has too much to do is asked again when it says, in bounded time.
+        """Return what `read` keeps of the answer. One answer at a time is in memory as a whole, and waits for `read`.
 
-        It has not carried out what it turned away. An API that is busy is no API that is silent.
+        An API that has too much to do is asked again when it says, in bounded time. It has not carried out what it
+        turned away. An API that is busy is no API that is silent.
         """
         give_up = time.monotonic() + BUSY_SECONDS * self.timeout
         while True:
             try:
-                return self._request(method, path, body, kind)
+                return self._request(method, path, body, kind, read)
             except ApiError as error:
                 asked = error.retry_after if method in ("GET", "PATCH") else None
                 if asked is None or time.monotonic() + asked > give_up:
                     raise
                 time.sleep(spread(asked))
 
-    def _request(self, method: str, path: str, body: Optional[Dict[str, Any]], kind: str) -> Any:
-        """Send a request, return the answer's object. A kept connection that the server closed is opened once more.
+    def _request(
+        self, method: str, path: str, body: Optional[Dict[str, Any]], kind: str, read: Callable[[Any], Any]
+    ) -> Any:
+        """Send a request, return what `read` keeps of the answer. Open a kept connection again that the server closed.
 
         How its end shows is up to the TLS library, and whether the request was carried out cannot be told: none of ours
         does harm when it comes twice.
@@ -92,13 +103,13 @@ class Client:
             headers["Content-Type"] = kind
         kept = self.connection is not None
         try:
-            return self._exchange(method, path, content, headers)
+            return self._exchange(method, path, content, headers, read)
         except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
             self.close()
             if not kept or isinstance(error, socket.timeout):
                 raise ApiError(0, _told(method, path, error)) from error
         try:
-            return self._exchange(method, path, content, headers)
+            return self._exchange(method, path, content, headers, read)
         except (OSError, ssl.CertificateError, http.client.HTTPException) as error:
             self.close()
             raise ApiError(0, _told(method, path, error)) from error
@@ -132,7 +143,14 @@ class Client:
             self.connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self.connection
 
-    def _exchange(self, method: str, path: str, content: Optional[bytes], headers: Dict[str, str]) -> Any:
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        content: Optional[bytes],
+        headers: Dict[str, str],
+        read: Callable[[Any], Any],
+    ) -> Any:
         give_up = time.monotonic() + 2 * self.timeout
         connection = self._connected()
         connection.request(method, path, content, headers)
@@ -146,27 +164,39 @@ class Client:
             parts.append(part)
             length += len(part)
             late = time.monotonic() > give_up
-            if length > (self.longest or LARGEST_ANSWER) or (late and length > LONG_ANSWER):
+            if length > LARGEST_ANSWER or (late and length > LONG_ANSWER):
                 self.close()
                 raise TooLong(0, "{} {}: the answer is too long".format(method, path.partition("?")[0]))
             if late:
                 raise socket.timeout("the answer is too slow")
         self.date = response.getheader("Date") or ""
         response.close()  # before Python 3.12 read1 leaves this undone, and the connection would not be reused
-        text = b"".join(parts)
-        try:
-            answer = json.loads(text.decode("utf-8")) if text else {}
-        except ValueError as error:
-            raise http.client.HTTPException("the answer is not JSON") from error
-        if response.status >= 300:
-            message = answer.get("message") if isinstance(answer, dict) else None
-            told = ascii(message or response.reason)[:300]
+        failed = response.status >= 300
+        with _DECODING:
+            answer = _decode(parts, _message if failed else read)
+        if failed:
+            told = ascii(answer or response.reason)[:300]
             raise ApiError(
                 response.status,
                 "{} {}: {} {}".format(method, path.partition("?")[0], response.status, told),
                 retry_after=_retry_after(response),
             )
         return answer
+
+
+def _decode(parts: List[bytes], read: Callable[[Any], Any]) -> Any:
+    """Return what `read` keeps of an answer. All else of it is freed when this returns."""
+    try:
+        text = b"".join(parts).decode("utf-8")
+        parts.clear()
+        answer = json.loads(text) if text else {}
+    except ValueError as error:
+        raise http.client.HTTPException("the answer is not JSON") from error
+    return read(answer)
+
+
+def _message(answer: Any) -> Any:
+    return answer.get("message") if isinstance(answer, dict) else None
 
 
 def _tls(credentials: Credentials) -> ssl.SSLContext:

@@ -80,6 +80,7 @@ class NodeClient:
                 more = (page.get("metadata") or {}).get("continue")
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise ApiError(0, "an answer that is not understood: {!r}".format(error)) from error
+            del page  # before the next one is in memory
             if not more:
                 return tuple(found)
             query["continue"] = str(more)

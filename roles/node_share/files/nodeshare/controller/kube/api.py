@@ -10,7 +10,7 @@ it is renewed beside us.
 import threading
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from ...kube import kubeconfig
 from ...kube.client import MERGE_PATCH, ApiError, Client, TooLong
@@ -23,8 +23,7 @@ from ..watchdog import Beat
 NODES = "/api/v1/nodes"
 NODES_PAGE = 500
 PODS_PAGE = 100
-PAGES_AT_ONCE = 16  # in memory, of PAGE_BYTES each, and a few times that as objects
-PAGE_BYTES = 16 << 20  # more than a single object may have
+PAGES_AT_ONCE = 16  # in memory as bytes; the client makes objects of one at a time
 WATCH_SECONDS = 60
 SHORTEST_WATCH = 1.0  # one that ends sooner and says nothing is no API server's
 Event = Tuple[str, NodeSeen]
@@ -32,6 +31,14 @@ Event = Tuple[str, NodeSeen]
 
 class GoneError(Exception):
     """The watch is too old to be continued: list again."""
+
+
+class Page(NamedTuple):
+    """What is kept of a page of a list; `token` asks for the next one, and is empty behind the last."""
+
+    items: List[Any]
+    token: str
+    version: str
 
 
 class ClusterApi:
@@ -51,7 +58,6 @@ class ClusterApi:
             client = Client(kubeconfig.load(self.path), timeout=self.timeout)
         except kubeconfig.KubeconfigError as error:
             raise ApiError(0, str(error)) from error
-        client.longest = PAGE_BYTES
         with self.lock:
             self.first = client
 
@@ -69,9 +75,10 @@ class ClusterApi:
         """List all converted nodes, and the version from which a watch goes on."""
         found: List[NodeSeen] = []
         version = ""
-        for page in self._pages(NODES, {"labelSelector": SHARE_MODE}, kind="NodeList", size=NODES_PAGE):
-            found += [_read_node(item) for item in page["items"]]
-            version = str(page["metadata"].get("resourceVersion") or "")
+        query = {"labelSelector": SHARE_MODE}
+        for page in self._pages(NODES, query, kind="NodeList", size=NODES_PAGE, read=_read_node):
+            found += page.items
+            version = page.version
         return found, version
 
     def watch(self, version: str, *, beat: Beat) -> Iterator[Event]:
@@ -127,9 +134,8 @@ class ClusterApi:
         """List the pods of a selector that must leave, by node. Finished pods, which may be very many, are left out."""
         found: Dict[str, List[Pod]] = {}
         query = {"fieldSelector": selector + RUNNING_FIELDS}
-        for page in self._pages("/api/v1/pods", query, kind="PodList", size=PODS_PAGE):
-            for item in page["items"]:
-                node, pod = _read_pod(item)
+        for page in self._pages("/api/v1/pods", query, kind="PodList", size=PODS_PAGE, read=_read_pod):
+            for node, pod in page.items:
                 if not pod.stays and not pod.over:
                     found.setdefault(node, []).append(pod)
         return found
@@ -140,7 +146,9 @@ class ClusterApi:
     def event(self, node: str, reason: str, text: str) -> None:
         NodeClient(self.client(), node=node).event(reason, text)
 
-    def _pages(self, path: str, query: Dict[str, str], *, kind: str, size: int) -> Iterator[Dict[str, Any]]:
+    def _pages(
+        self, path: str, query: Dict[str, str], *, kind: str, size: int, read: Callable[[Any], Any]
+    ) -> Iterator[Page]:
         """Read a list page by page. An answer of another kind is an error, and never an empty list.
 
         A page that is too long is asked for again with fewer objects, down to one: no user's big pods hide the others.
@@ -150,19 +158,17 @@ class ClusterApi:
         give_up = time.monotonic() + PAGES_SECONDS * self.timeout
         while True:
             more = dict(query, limit=str(limit), **({"continue": token} if token else {}))
-            with self.reading:
-                try:
-                    page = self.client().request("GET", path + "?" + urllib.parse.urlencode(more))
-                except TooLong:
-                    if limit == 1 or time.monotonic() > give_up:
-                        raise
-                    limit = max(1, limit // SMALLER)
-                    continue
-                parts = page if isinstance(page, dict) else {}
-                if (parts.get("kind"), type(parts.get("items")), type(parts.get("metadata"))) != (kind, list, dict):
-                    raise ApiError(0, "GET {}: no {}: {}".format(path, kind, ascii(page)[:100]))
-                yield page
-            token, limit = str(page["metadata"].get("continue") or ""), min(size, 2 * limit)
+            url = path + "?" + urllib.parse.urlencode(more)
+            try:
+                with self.reading:
+                    page = self.client().request("GET", url, read=lambda answer: _read_page(answer, kind, path, read))
+            except TooLong:
+                if limit == 1 or time.monotonic() > give_up:
+                    raise
+                limit = max(1, limit // SMALLER)
+                continue
+            yield page
+            token, limit = page.token, min(size, 2 * limit)
             if not token:
                 return
             if time.monotonic() > give_up:
@@ -199,6 +205,15 @@ def follow(
         except Exception as error:  # noqa: BLE001 - a loop that ends is worse than any error
             lost("watch: {!r}".format(error))
         stopping.wait(backoff.failed())
+
+
+def _read_page(answer: Any, kind: str, path: str, read: Callable[[Any], Any]) -> Page:
+    """Return what `read` keeps of each object of a page. ApiError: it is no page of this kind."""
+    parts = answer if isinstance(answer, dict) else {}
+    items, meta = parts.get("items"), parts.get("metadata")
+    if parts.get("kind") != kind or not isinstance(items, list) or not isinstance(meta, dict):
+        raise ApiError(0, "GET {}: no {}: {}".format(path, kind, ascii(answer)[:100]))
+    return Page([read(item) for item in items], str(meta.get("continue") or ""), str(meta.get("resourceVersion") or ""))
 
 
 def _read_node(item: Any) -> NodeSeen:
