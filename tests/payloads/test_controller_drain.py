@@ -20,6 +20,7 @@ from nodeshare.model.node.observed import Pod
 from test_controller_decisions import OURS, applied, node
 
 LONG = 300.0
+TAINT_SECONDS = 60.0  # only a fault takes so long
 
 
 class Api:
@@ -110,6 +111,20 @@ class Slow(Case):
         self.assertTrue(third().ok)
         self.api.open.set()
         self.assertTrue(first().ok)
+
+    def test_jobs_whose_evictions_take_all_connections_for_these_delay_no_taint_of_another_job(self):
+        controller = self.controller(*(node("n{}".format(number)) for number in (1, 2, 3)))
+        for number in (1, 2):
+            name = "n{}".format(number)
+            self.api.guests[name] = self.guests(60)
+            self.beside(controller.begin, "slurm/{}/0".format(number), [name], give_up=time.monotonic() + LONG)
+            for _ in range(2):
+                self.assertTrue(self.api.asked.acquire(timeout=LONG))
+        third = controller.begin("slurm/3/0", ["n3"], give_up=time.monotonic() + TAINT_SECONDS)
+        self.assertEqual((third.ok, third.reason), (True, ""))
+        self.assertEqual(len(self.api.evictions), 4, "evictions have as many connections as taints, and no more")
+        self.assertFalse(self.api.open.is_set())
+        self.api.guests.clear()
 
     def test_a_job_is_answered_at_its_deadline_whatever_evictions_are_under_way(self):
         controller = self.controller(node("n1"))
