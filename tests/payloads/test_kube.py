@@ -36,6 +36,19 @@ class KubeCase(ApiCase):
         return node_client.NodeClient(client, node="n1")
 
 
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds + 0.001  # a request takes its time, too
+
+
 class Looking(KubeCase):
     def test_the_node_and_its_pods_are_read_in_our_words(self):
         self.api.node["spec"] = {"taints": [{"key": names.TAINT, "effect": "NoSchedule"}]}
@@ -249,6 +262,25 @@ class Silence(KubeCase):
         self.api.fail = [("GET", 429, "0.1")] * 1000
         self.assertIn("429", self.node(timeout=2.0).look().why)
         self.assertGreater(len(self.api.fail), 900)
+
+    def test_an_api_that_names_no_pause_is_asked_less_and_less_often_all_the_same(self):
+        clock = Clock()
+        asked = []
+
+        def busy(*_words):
+            asked.append(clock.now)
+            raise kube.ApiError(429, "too many requests", retry_after=0.0)
+
+        client = kube.Client(self.credentials(), timeout=10.0)
+        client._request = busy
+        with unittest.mock.patch.object(kube, "time", clock), self.assertRaisesRegex(kube.ApiError, "too many"):
+            client.request("GET", "/x")
+        pauses = [later - earlier for earlier, later in zip(asked, asked[1:])]
+        self.assertLessEqual(len(asked), 45, "within 40 s")
+        self.assertGreater(pauses[0], 0.5 * kube.BUSY_PAUSE)
+        self.assertGreater(min(pauses[5:]), 0.5 * kube.LONGEST_BUSY_PAUSE)
+        self.assertGreater(len(set(pauses[5:])), 1, "nodes that began together do not ask together")
+        self.assertLessEqual(clock.now, 40.0)
 
     def test_an_eviction_that_is_refused_is_asked_for_by_the_caller_and_not_here(self):
         self.api.add_pod("web")

@@ -16,7 +16,7 @@ import time
 import urllib.parse
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from ..model.backoff import spread
+from ..model.backoff import Backoff, spread
 from .kubeconfig import Credentials
 
 # Bytes, more than any object has: 1.5 MiB in etcd, of which JSON writes some characters as six. As objects of Python
@@ -24,6 +24,7 @@ from .kubeconfig import Credentials
 LARGEST_ANSWER = 10 << 20
 LONG_ANSWER = 1 << 20  # one that is late is too long, and no longer a sign that the server is slow
 BUSY_SECONDS = 4.0  # for all tries of a request, in timeouts of one
+BUSY_PAUSE, LONGEST_BUSY_PAUSE = 0.1, 1.0  # before it is asked again, also where it names no pause
 MERGE_PATCH = "application/merge-patch+json"
 _DECODING = threading.Lock()  # one answer of a process is objects at a time; the others are bytes
 
@@ -77,17 +78,19 @@ class Client:
         """Return what `read` keeps of the answer. One answer at a time is in memory as a whole, and waits for `read`.
 
         An API that has too much to do is asked again when it says, in bounded time. It has not carried out what it
-        turned away. An API that is busy is no API that is silent.
+        turned away. An API that is busy is no API that is silent. Our own pauses, which grow, come on top of its.
         """
+        backoff = Backoff(BUSY_PAUSE, LONGEST_BUSY_PAUSE)
         give_up = time.monotonic() + BUSY_SECONDS * self.timeout
         while True:
             try:
                 return self._request(method, path, body, kind, read)
             except ApiError as error:
                 asked = error.retry_after if method in ("GET", "PATCH") else None
-                if asked is None or time.monotonic() + asked > give_up:
+                pause = None if asked is None else spread(asked) + backoff.failed()
+                if pause is None or time.monotonic() + pause > give_up:
                     raise
-                time.sleep(spread(asked))
+                time.sleep(pause)
 
     def _request(
         self, method: str, path: str, body: Optional[Dict[str, Any]], kind: str, read: Callable[[Any], Any]
