@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
-# Everything else has not begun, or has left its nodes.
-_ON_ITS_NODES = frozenset(["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"])
+from ansible_collections.converged.hpc.plugins.module_utils._shared.slurm_states import ENDING, HOLDING
+
+_ON_ITS_NODES = HOLDING | ENDING
 
 
 def slurm_jobs_on(jobs: t.Iterable[t.Mapping[str, t.Any]], node: str) -> list[str]:

@@ -21,6 +21,7 @@ COPIES = {
     "hostlist.py": (NODESHARE, PLACEMENT),
     "pbs_json.py": (NODESHARE, PLACEMENT),
     "quantity.py": (NODESHARE, PLACEMENT),
+    "slurm_states.py": (NODESHARE,),
     "victims.py": (NODESHARE, PLACEMENT),
 }
 COMMAND = "make shared"

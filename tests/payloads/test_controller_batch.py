@@ -66,6 +66,10 @@ class Answers(unittest.TestCase):
         self.assertEqual(holding, {"slurm/7/0": {"n1", "n2"}, "slurm/8/2": {"n3"}})
         self.assertEqual(ending, {"slurm/10/0"})
 
+    def test_a_job_that_only_stages_out_holds_no_node_and_is_not_asked_for(self):
+        self.assertEqual(cluster_batch.job_list("7^0^STAGE_OUT^n[1-2]^\n"), ({}, frozenset()))
+        self.assertNotIn("STAGE_OUT", cluster_batch.STATES)
+
     def test_an_answer_that_is_not_whole_is_no_answer(self):
         for text in ("7^0^RUNNING^n1^", "7^0^RUNNING\n", "x^0^RUNNING^n1^\n", "7^0^RUNNING^n[1^\n"):
             with self.subTest(text), self.assertRaises(ValueError):

@@ -179,6 +179,8 @@ def test_where_nothing_needs_a_look_the_summary_says_so() -> None:
         ("RUNNING", "n1", ["7/1"]),
         ("COMPLETING", "n1", ["7/1"]),
         ("PENDING", "n1", []),
+        ("RESIZING", "n1", ["7/1"]),
+        ("STAGE_OUT", "n1", []),
         ("COMPLETED", "n1", []),
         ("RUNNING", "n10", []),
     ],

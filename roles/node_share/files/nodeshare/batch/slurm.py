@@ -9,12 +9,8 @@ from typing import Mapping, Tuple
 from ..model.actions import ENDING, GONE, LIVE
 from ..model.answer import Answer, Run
 from ..model.jobs.lease import Lease
+from ..shared import slurm_states
 
-_LIVE_STATES = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STOPPED"))
-_STAGING = ("STAGE_OUT",)  # files go back from a burst buffer; Slurm shows COMPLETING until the job's nodes are free
-_OVER_STATES = frozenset(
-    ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY")
-).union(_STAGING)
 _FORMAT = "--Format=JobID:20,State:20,RestartCnt:12"
 
 
@@ -49,10 +45,10 @@ def _judge(lease: Lease, answer: Answer) -> str:
             continue
         if int(words[2]) > lease.key.run:
             return GONE  # this run is over: a later one has the same id
-        if words[1] == "COMPLETING":
+        if words[1] in slurm_states.ENDING:
             return ENDING
-        if words[1] in _LIVE_STATES:
+        if words[1] in slurm_states.HOLDING:
             return LIVE
-        if words[1] in _OVER_STATES:
+        if words[1] in slurm_states.OVER:
             return GONE
     return ""

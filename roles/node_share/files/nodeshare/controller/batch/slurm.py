@@ -16,6 +16,7 @@ from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional,
 from ...batch import hostlist
 from ...model.answer import Answer
 from ...model.jobs import job_key
+from ...shared.slurm_states import ENDING, HOLDING
 from ..decide import Jobs
 
 Run = Callable[[Tuple[str, ...]], Answer]
@@ -27,8 +28,6 @@ NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
 REASON_FIELDS = "--Format=NodeList:^,Reason:^"
 START_FIELDS = "--Format=StartTime:^,SchedNodes:^"
 END_FIELDS = "--Format=JobID:^,RestartCnt:^,EndTime:^"
-HOLDING = frozenset(("RUNNING", "CONFIGURING", "SUSPENDED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"))
-ENDING = frozenset(("COMPLETING",))
 STATES = ",".join(sorted(HOLDING | ENDING))
 # A node with one of these is not for jobs now, and not for pods either: it was closed for some purpose.
 CLOSED = frozenset(
