@@ -115,6 +115,7 @@ class JobsByNode:
         self.planned: FrozenSet[str] = frozenset()
         self.starts: Optional[Mapping[str, Optional[float]]] = None
         self._holders: Dict[str, Dict[str, None]] = {}
+        self._runs: Dict[str, Set[str]] = {}  # keys in nodes_of, by job
         self._missed: Dict[str, int] = {}
         self._asked_about: FrozenSet[str] = frozenset()
         self._ended_since: Set[str] = set()
@@ -175,6 +176,7 @@ class JobsByNode:
     def _take(self, key: str, nodes: FrozenSet[str]) -> None:
         self._drop(key)
         self.nodes_of[key] = nodes
+        self._runs.setdefault(key.rpartition("/")[0], set()).add(key)
         for node in nodes:
             self._holders.setdefault(node, {})[key] = None
 
@@ -183,14 +185,17 @@ class JobsByNode:
         job, _slash, run = key.rpartition("/")
         if run == "0":
             return frozenset()
-        others = [other.rpartition("/") for other in self.nodes_of]
-        earlier = [job + "/" + other[2] for other in others if other[0] == job and int(other[2]) < int(run)]
+        earlier = [other for other in self._runs.get(job, ()) if int(other.rpartition("/")[2]) < int(run)]
         self._ended_since.update(earlier)
         return frozenset(node for other in earlier for node in self._drop(other))
 
     def _drop(self, key: str) -> FrozenSet[str]:
         nodes = self.nodes_of.pop(key, frozenset())
         self._missed.pop(key, None)
+        runs = self._runs.get(key.rpartition("/")[0], set())
+        runs.discard(key)
+        if not runs:
+            self._runs.pop(key.rpartition("/")[0], None)
         for node in nodes:
             self._holders[node].pop(key)
             if not self._holders[node]:
