@@ -3,14 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Large sites: a job of 1,000 nodes, 100,000 elements of an array, and webhooks that need 5 s for an eviction."""
 
+import json
+import os
+import shutil
+import tempfile
 import threading
 import time
 import unittest
 import unittest.mock
 
+from api_server import ApiCase
+from controller_api import ClusterServer
 from nodeshare.controller.batch.slurm import NODE_FIELDS, REASON_FIELDS, SlurmBatch
 from nodeshare.controller.controller import Controller
 from nodeshare.controller.decide import HELD_BY, LISTED, JobsByNode, node_from
+from nodeshare.controller.kube import api as cluster_api
 from nodeshare.model.answer import Answer
 from nodeshare.model.node.observed import Pod
 from test_controller_decisions import applied, node
@@ -179,6 +186,34 @@ class Scale(unittest.TestCase):
         self.assertEqual(self.api.most, CONNECTIONS // 2)
         self.assertEqual(self.api.now, WEBHOOK * -(-(NODES - 1) // (CONNECTIONS // 2)))
         self.assertLessEqual(threads - before, 2 * CONNECTIONS + 2)
+
+
+class Webhook(ApiCase):
+    def test_an_eviction_whose_webhook_needs_longer_than_other_requests_may_take_is_waited_for(self):
+        server = ClusterServer(self.certificates, names=("n1",))
+        self.addCleanup(server.close)
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        pem = self.certificates.client
+        config = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [
+                {"name": "c", "cluster": {"server": server.url, "certificate-authority": self.certificates.ca}}
+            ],
+            "users": [{"name": "u", "user": {"client-certificate": pem, "client-key": pem}}],
+        }
+        path = os.path.join(folder, "kubeconfig")
+        with open(path, "w") as stream:
+            json.dump(config, stream)
+        api = cluster_api.ClusterApi(path, timeout=0.5)
+        api.renew()
+        server.put_pod("web", "n1")
+        server.delay = 1.5
+        self.assertGreater(cluster_api.EVICTION_SECONDS, 2 * WEBHOOK)
+        with unittest.mock.patch.object(cluster_api, "EVICTION_SECONDS", LONG):  # a loaded machine proves the same
+            self.assertTrue(api.evict(Pod("default", "web", "uid-web")))
+        self.assertEqual(server.pods, {})
 
 
 if __name__ == "__main__":

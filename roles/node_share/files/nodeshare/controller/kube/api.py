@@ -24,6 +24,7 @@ NODES = "/api/v1/nodes"
 NODES_PAGE = 500
 PODS_PAGE = 100
 PAGES_AT_ONCE = 16  # in memory as bytes; the client makes objects of one at a time
+EVICTION_SECONDS = 12.0  # the API asks a webhook for 10 s by default, and forgets an eviction whose client has gone
 WATCH_SECONDS = 60
 SHORTEST_WATCH = 1.0  # one that ends sooner and says nothing is no API server's
 Event = Tuple[str, NodeSeen]
@@ -61,14 +62,18 @@ class ClusterApi:
         with self.lock:
             self.first = client
 
-    def client(self) -> Client:
+    def client(self, *, timeout: float = 0.0) -> Client:
+        """Return a connection of this thread, for requests that take so many seconds at most, or `self.timeout`."""
         with self.lock:
             first = self.first
         if first is None:
             raise ApiError(0, "{} has not been read".format(self.path))
         if getattr(self.own, "first", None) is not first:
-            self.own.first, self.own.client = first, first.clone()
-        client: Client = self.own.client
+            self.own.first, self.own.clients = first, {}
+        client: Optional[Client] = self.own.clients.get(timeout)
+        if client is None:
+            client = self.own.clients[timeout] = first.clone()
+            client.timeout = max(timeout, self.timeout)
         return client
 
     def nodes(self) -> Tuple[List[NodeSeen], str]:
@@ -141,7 +146,7 @@ class ClusterApi:
         return found
 
     def evict(self, pod: Pod) -> bool:
-        return NodeClient(self.client(), node="").evict(pod)
+        return NodeClient(self.client(timeout=EVICTION_SECONDS), node="").evict(pod)
 
     def event(self, node: str, reason: str, text: str) -> None:
         NodeClient(self.client(), node=node).event(reason, text)
