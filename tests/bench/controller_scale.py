@@ -19,6 +19,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from bench import _figures
 from bench._beds import own_bed
@@ -40,17 +41,17 @@ HOSTS = f"load-[00000-{NODES - 1:05d}]"
 class Service:
     """The controller as a process, and its scripts' side."""
 
-    def __init__(self, folder: Path, config: Path) -> None:
+    def __init__(self, folder: Path, config: Path, *, squeue: str = "", **more: float) -> None:
         self.socket = folder / "controller.sock"
         programs = {
-            "squeue": "",
+            "squeue": squeue,
             "sinfo": 'echo "other^idle^"',
             "scontrol": 'echo "Slurmctld(primary) at ctl is UP"',
         }
         for name, text in programs.items():
             (folder / name).write_text(f"#!/bin/sh\n{text}\n")
             (folder / name).chmod(0o755)
-        settings = {"host": "ctl", "kubeconfig": str(config), "socket": str(self.socket), "period": 600}
+        settings = {"host": "ctl", "kubeconfig": str(config), "socket": str(self.socket), "period": 600, **more}
         settings |= {name: str(folder / name) for name in programs}
         (folder / "controller.json").write_text(json.dumps(settings))
         self.log = (folder / "log").open("w")
@@ -62,15 +63,20 @@ class Service:
 
     def hand_over(self, event: str, job: int, nodes: str) -> float:
         begin = time.monotonic()
+        answer = self.ask(event, job, nodes)
+        if not answer["ok"]:
+            raise SystemExit(f"{event} of job {job}: {answer['reason']}")
+        return time.monotonic() - begin
+
+    def ask(self, event: str, job: int, nodes: str) -> dict[str, Any]:
+        """Send what a script sends, and return the answer."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(60)
             connection.connect(str(self.socket))
             request = {"event": event, "wlm": "slurm", "job": str(job), "run": "0", "nodes": nodes}
             connection.sendall(json.dumps(request).encode() + b"\n")
-            answer = json.loads(connection.makefile().readline())
-        if not answer["ok"]:
-            raise SystemExit(f"{event} of job {job}: {answer['reason']}")
-        return time.monotonic() - begin
+            answer: dict[str, Any] = json.loads(connection.makefile().readline())
+        return answer
 
     def cpu(self) -> float:
         words = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
