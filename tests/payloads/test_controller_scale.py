@@ -64,6 +64,7 @@ class Api:
             self.under_way.remove(due)
             self.evicted.append(pod.name)
             self.guests.pop(pod.name, None)
+            self.moved.notify_all()  # behind the last ones no eviction begins
             return True
 
     def step(self, done):
