@@ -106,6 +106,22 @@ class BesideJobs(RefencingCase):
         with open(os.path.join(self.top, "cgroup/memory/kubepods/memory.limit_in_bytes")) as stream:
             self.assertEqual(int(stream.readline()), (1 << 33) - (1 << 30))
 
+    def test_what_the_kubelet_writes_while_the_fence_is_drawn_does_not_count_as_drawn(self):
+        again = self.begin()
+        self.lease()
+        self.kubelet()
+        draw_fence, amid = self.node.draw_fence, 3 * [self.kubelet]
+
+        def draw(leases):
+            drawn = draw_fence(leases)
+            if amid:
+                amid.pop()()
+            return drawn
+
+        self.node.draw_fence = draw
+        again.watch(work_lock=self.lock)
+        self.assertEqual((self.node.cores(), amid), ("2-3", []))
+
     def test_groups_below_that_are_written_alone_are_noticed(self):
         self.kubelet()
         again = self.begin()

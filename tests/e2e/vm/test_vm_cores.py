@@ -30,11 +30,12 @@ BED = f"vmcores-{os.getpid()}"
 ALL = frozenset(range(CPUS))
 ROLES = ("node_runtime", "node_kubelet", "node_share")
 BUSY = ["sh", "-c", "while :; do :; done"]
-# The processors on which the processes of a cgroup were found, in so many looks.
+# The processors on which running processes of a cgroup were found, in so many looks. One that sleeps has the number of
+# the processor that it was on last, which may be before the fence.
 FOUND = """
 for look in $(seq 20); do
   for pid in $(find "$1" -name cgroup.procs -exec cat {} + 2>/dev/null); do
-    sed 's/.*) //' /proc/$pid/stat 2>/dev/null | cut -d' ' -f37
+    sed 's/.*) //' /proc/$pid/stat 2>/dev/null | awk '$1 == "R" { print $37 }'
   done
   sleep 0.2
 done | sort -u
@@ -88,7 +89,7 @@ class CoresSite(MachineHosts):
         self.node(NODE, f"systemctl stop 'job-{job}-*'; nodeshare end --wlm=pbs --job={job} --run=1")
 
     def found_on(self, group: str) -> frozenset[int]:
-        """Return the processors on which the processes of a cgroup were seen."""
+        """Return the processors on which processes of a cgroup were seen to run."""
         said = self.bed.exec(NODE, ["sh", "-c", FOUND, "found", f"{CGROUPS}/{group}"], timeout=MACHINE_SECONDS).out
         return frozenset(map(int, said.split()))
 

@@ -4,7 +4,8 @@
 """Behind a start of the kubelet: it gives its pods all that the node has, and the fence is drawn again as it does.
 
 Nothing tells when it has set up its cgroups: it may wait long for its runtime. So what pods may have is looked at, a
-few small files, and drawn again when it has changed; closely at first, and not for ever.
+few small files, and drawn again when it has changed; closely at first, and not for ever. The kubelet may write amid a
+draw, too, and even amid the next. So a draw counts as done when three behind it have found what it left.
 """
 
 from typing import Callable, Mapping, NamedTuple, Optional
@@ -20,6 +21,7 @@ from ..store.state_store import StateStore
 WATCHED = 90.0  # seconds; whatever comes later a repair finds
 CLOSELY = 20.0
 QUICK, SLOW = 0.05, 0.5
+SETTLED = 3  # draws in a row that change nothing
 BUSY = 1.0  # until the next try, where somebody else is at work on the node
 
 
@@ -43,17 +45,20 @@ class Refencing:
         """Draws at once, and whenever what pods may have is not what it was then. What fails is tried again."""
         began, count, error = self.world.now(), 0, ""
         left: Optional[Mapping[str, str]] = None
+        settled = 0
         while True:
             spent = self.world.now() - began
             try:
                 found = self.world.allowance()
                 # a kubelet that waits for its runtime has not made its cgroups yet; in the end that is told
-                if found != left and (found or spent >= WATCHED):
+                if (found != left or settled < SETTLED) and (found or spent >= WATCHED):
                     self._draw(work_lock)
-                    left, count = self.world.allowance(), count + 1
+                    before, left = left, self.world.allowance()
+                    settled = settled + 1 if before == found == left else 0
+                    count += found != left
                 error = ""
             except (HostError, StoreError) as reason:
-                left, error = None, str(reason)
+                left, settled, error = None, 0, str(reason)
             if spent >= WATCHED:
                 return Watched(count, error)
             self.world.sleep(QUICK if spent < CLOSELY and not error else SLOW)
