@@ -279,6 +279,11 @@ class Runs(HookCase):
         asleep = ["{}.srv/1 --cpus=0 --mem=1024".format(one) for one in (43, 45)]
         self.assertEqual(told, [["repair", "--wlm=pbs", *runs, *asleep], ["repair"], ["repair"]])
 
+    def test_the_part_of_this_host_is_found_by_its_name_where_vnodes_have_names_of_their_own(self):
+        job = {"exec_vnode": "(blade7:ncpus=2)+(blade8:ncpus=9)", "exec_host2": "n1:15002/0*2+n2:15002/0*9"}
+        self.run_hook(job=job)
+        self.assertIn("--cpus=2", self.called()[0][0])
+
     def test_a_good_repair_is_no_line_of_the_moms_log(self):
         self.assertEqual(self.run_hook("EXECHOST_PERIODIC").log, [])
         self.write("status", "1")

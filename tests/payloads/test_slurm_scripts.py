@@ -29,6 +29,8 @@ SITE = """#!/bin/sh
 echo "site $# $SLURM_JOB_ID ${SPANK_X-unset}" >> LOG
 exit CODE
 """
+# The count of starts by the older of its two names.
+OTHER_NAME = {"SLURM_JOB_RESTART_COUNT": "", "SLURM_RESTART_COUNT": "2"}
 HOSTILE = ["", "-rf", "--help", "1 2", "$(touch HERE)", "`touch HERE`", "1\n2", "'; touch HERE; '", "../../etc", "*"]
 
 
@@ -130,6 +132,14 @@ class NodeScripts(ScriptCase):
         self.assertEqual(begin[0], ["begin", "--wlm", "slurm", "--job=4711", "--run=2"])
         self.assertEqual(end[0], ["end", "--wlm", "slurm", "--job=4711", "--run=2"])
         self.assertEqual([call[0] for call in self.said()[2:]], [begin[0], end[0]])
+
+    def test_a_run_is_known_by_the_other_name_of_its_count_too(self):
+        self.enable()
+        self.write("leases/slurm.4711.r2.lease", "{}")
+        for name in ("prolog", "epilog"):
+            for shell in SHELLS:
+                self.run_it(self.script(name), shell=shell, **OTHER_NAME)
+        self.assertEqual([call[0][-1] for call in self.said()], ["--run=2"] * 4)
 
     def test_the_epilog_of_a_requeued_run_ends_that_run_and_not_the_next(self):
         # Slurm 22.05 and 24.11 say RESTART_COUNT=1 in the Epilog of run 0 when the job was requeued.
@@ -272,6 +282,17 @@ class ControllerScripts(ScriptCase):
         heard = [json.loads(line.decode("ascii")) for line in listener.heard]
         job = {"wlm": "slurm", "job": "4711", "run": "3", "nodes": "n[1-2]"}
         self.assertEqual(heard, [dict(job, event="prolog"), dict(job, event="epilog")] * 2)
+
+    def test_a_run_is_known_by_the_other_name_of_its_count_too(self):
+        self.enable()
+        listener = self.listen(b"{}\n")
+        for name in self.BOTH:
+            self.run_it(self.script(name), **OTHER_NAME)
+        self.spool()
+        for name in self.BOTH:
+            self.run_it(self.script(name), SLURM_JOB_NODELIST="n1", **OTHER_NAME)
+        self.assertEqual([json.loads(line.decode("ascii"))["run"] for line in listener.heard], ["2", "2"])
+        self.assertEqual(self.notes(), ["4711.2.epilog.n1", "4711.2.prolog.n1"])
 
     def test_without_flag_or_socket_nothing_is_asked(self):
         for name in self.BOTH:

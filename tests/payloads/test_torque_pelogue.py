@@ -45,9 +45,10 @@ class Names(unittest.TestCase):
 
 
 class Time(unittest.TestCase):
-    def test_torque_takes_ten_seconds_from_an_alarm_that_is_longer(self):
+    def test_torque_takes_ten_seconds_from_an_alarm_that_is_longer_and_of_several_the_shortest_counts(self):
         table = (("", 290), ("$prologalarm 15", 5), ("$prologalarm 10\n", 10), ("x\n  $prologalarm\t300 \ny", 290))
         table += (("#$prologalarm 15", 290), ("$prologalarm soon", 290), ("$prologalarm 60\n$prologalarm 40", 30))
+        table += (("$prologalarm 40\n$prologalarm 60", 30),)
         for config, seconds in table:
             with self.subTest(config=config):
                 self.assertEqual(pelogue.alarm_seconds(config), seconds)

@@ -233,11 +233,14 @@ class ScriptCase(unittest.TestCase):
 
     def test_a_users_script_that_runs_as_the_user_is_the_sites_and_nothing_more(self):
         self.write("id", "#!/bin/sh\necho 1000\n")
-        self.site("prologue.user", "exit 4")
+        names = ("prologue.user", "epilogue.user.parallel", "epilogue.precancel")
+        for name in names:
+            self.site(name, "exit 4")
         for shell in self.each():
-            self.assertEqual(self.run_script(shell, "prologue.user")[0], 4)
-            self.assertEqual([line.split()[0] for line in self.logged()], ["prologue.user"])
-            self.assertEqual(self.told(), [])
+            for name in names:
+                self.assertEqual(self.run_script(shell, name)[0], 4)
+                self.assertEqual([line.split()[0] for line in self.logged()], [name])
+                self.assertEqual(self.told(), [])
 
     # Trap 3 and 6: sisters
 
@@ -344,6 +347,11 @@ class ScriptCase(unittest.TestCase):
             for job in (*HOSTILE, "../../0.srv", "0.srv --exclusive"):
                 self.assertEqual(self.run_script(shell, "prologue", [job, "alice"])[0], 0)
             self.assertEqual(self.told(), [])
+
+    def test_an_accident_of_ours_lets_a_job_start(self):
+        self.configure(nodeshare=[self.path("nodeshare"), "\0"])  # no program can be started with such a word
+        for shell in self.each():
+            self.assertEqual(self.run_script(shell, "prologue")[0], 0)
 
     def test_settings_that_cannot_be_read_let_a_job_start(self):
         self.write("etc/pelogue.json", "{")
