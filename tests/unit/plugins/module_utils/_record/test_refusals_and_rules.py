@@ -382,6 +382,15 @@ def test_a_setting_that_is_right_already_is_not_recorded_and_one_that_another_ro
     assert not os.path.exists(world.at(f"{RECORD}/live"))
 
 
+def test_a_setting_of_which_the_kernel_makes_another_value_is_an_error_with_that_value(world: World) -> None:
+    class Rounds(FakeNode):
+        def write_value(self, path: str, value: str) -> None:
+            super().write_value(path, "8")
+
+    with pytest.raises(RecordError, match="sysctl net.ipv4.ip_forward: set to '1', but the kernel says '8'"):
+        call(world, Rounds(world), {"role": "main", "sysctls": [{"name": "net.ipv4.ip_forward", "value": "1"}]})
+
+
 def test_a_role_may_set_what_a_program_makes_otherwise(world: World) -> None:
     call(world, FakeNode(world), {"role": "second", "made": MADE[:1]})
     assert call(world, FakeNode(world), {"role": "first", "sysctls": [{"name": "kernel.panic", "value": "5"}]}).changed

@@ -151,6 +151,18 @@ def test_a_full_disk_is_an_error_and_nothing_is_changed(world: World) -> None:
     assert world.text("/etc/old.conf") == before
 
 
+def test_a_file_that_the_site_changes_before_it_is_copied_is_left_as_it_is(world: World) -> None:
+    class Busy(FakeNode):
+        def make_file(self, path: str, chunks: t.Iterable[bytes]) -> str:
+            if path.endswith("/blobs/.new"):
+                self.world.write("/etc/bare.conf", "of the site\n")
+            return super().make_file(path, chunks)
+
+    with pytest.raises(RecordError, match="/etc/bare.conf: changed while it was read: run again"):
+        call(world, Busy(world), {"role": "main", "files": [{"path": "/etc/bare.conf", "text": "ours\n"}]})
+    assert world.text("/etc/bare.conf") == "of the site\n"
+
+
 class Small(FakeNode):
     """What is written lies on a file system with 10 blocks of 4 KiB and few inodes, or with none to count."""
 

@@ -54,6 +54,21 @@ def test_the_unit_file_of_another_unit_is_no_input(world: World) -> None:
     assert unit_actions(world) == []
 
 
+def test_a_unit_is_restarted_with_what_a_call_without_it_has_written(world: World) -> None:
+    call(world, FakeNode(world), {"role": "main", "files": asked("two\n")["files"]})
+    assert unit_actions(world) == []
+    call(world, FakeNode(world), asked("two\n"))
+    assert unit_actions(world) == ["systemctl restart -- site.service"]
+
+
+def test_systemd_reads_unit_files_again_that_have_changed_since_before_a_unit_is_restarted(world: World) -> None:
+    call(world, FakeNode(world), asked())
+    world.write("/etc/systemd/system/site.service", "[Service]\nExecStart=/bin/site --more\n")
+    call(world, FakeNode(world), asked("two\n"))
+    found = [line for line in world.log if line.startswith("systemctl")]
+    assert found == ["systemctl daemon-reload", "systemctl restart -- site.service"]
+
+
 def test_a_site_that_changes_our_input_gets_it_back_with_a_restart(world: World) -> None:
     call(world, FakeNode(world), asked("two\n"))
     world.write("/etc/app/one.conf", "mine\n")
