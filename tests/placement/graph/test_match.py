@@ -91,6 +91,11 @@ def test_pods_are_divided_among_nodes_as_asked(wish: dict[str, object], numbers:
     assert drawn.names(choose(drawn.graph, gang(7, **wish), [None])) == numbers
 
 
+def test_of_a_fixed_number_of_nodes_only_one_with_the_room_gets_a_pod_more() -> None:
+    drawn = Drawn({"a/r1": [2, 3]})
+    assert drawn.names(choose(drawn.graph, gang(5, nodes=2), [None])) == {"r1n1": 2, "r1n2": 3}
+
+
 def test_an_even_spread_makes_the_fullest_node_as_empty_as_possible() -> None:
     drawn = Drawn({"a/r1": [4, 4, 1]})
     assert drawn.names(choose(drawn.graph, gang(6, even=True), [None])) == {"r1n1": 3, "r1n2": 2, "r1n3": 1}
@@ -110,6 +115,22 @@ def test_parts_share_one_rack_and_do_not_take_the_same_room() -> None:
     found = choose(drawn.graph, Request(parts=(driver, workers), within=("rack",), required=True), [None, None])
     assert drawn.names(found, 0) == {"r2n3": 1}
     assert drawn.names(found, 1) == {"r2n1": 2, "r2n2": 2}
+
+
+def test_a_part_goes_to_no_node_that_its_rules_refuse_although_another_part_is_there() -> None:
+    drawn = Drawn({"a/r1": [4, 4]})
+    driver = Part(name="driver", count=1, request=amounts(cpu="3"))
+    worker = Part(name="worker", count=1, request=CORE)
+    feasible = np.ones(drawn.cluster.columns.capacity, np.bool_)
+    feasible[drawn.cluster.columns.rows["r1n1"]] = False
+    found = choose(drawn.graph, Request(parts=(driver, worker)), [None, feasible])
+    assert [drawn.names(found, part) for part in (0, 1)] == [{"r1n1": 1}, {"r1n2": 1}]
+
+
+def test_a_part_that_must_be_in_one_rack_is_not_divided_among_several() -> None:
+    drawn = Drawn({"a/r1": [2], "a/r2": [2]})
+    ranks = Part(name="ranks", count=3, request=CORE, within=("rack",), required=True)
+    assert isinstance(choose(drawn.graph, Request(parts=(ranks,)), [None]), NoMatch)
 
 
 def test_a_part_has_a_level_of_its_own() -> None:

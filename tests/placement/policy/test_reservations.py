@@ -213,9 +213,11 @@ def test_a_job_that_ends_before_the_head_can_start_uses_the_nodes_that_are_kept(
     site.tick()
     # The head can start in a thousand seconds: that is known, so the free node is kept at once, whatever the patience.
     longer, without = site.limited(1100, "1"), site.small("1")
+    ends_in_its_grace = site.limited(1010, "1")
     shorter = site.limited(900, "1")
     assert shorter.node
     assert not longer.node
+    assert not ends_in_its_grace.node
     assert not site.runs(without.name)
     while not site.runs("big0", "big1") and site.simulated.now < 2000:
         site.run()
@@ -333,6 +335,54 @@ def test_jobs_of_other_queues_are_tried_when_the_queue_of_the_head_comes_to_have
         site.tick(LOOK)
         site.run()
     assert site.runs(other.name)
+
+
+def test_a_queue_that_comes_to_have_all_it_deserves_keeps_nothing_from_others_any_more() -> None:
+    site = Site(4)
+    site.simulated.see(queue("mine"), queue("others"))
+    own, others = ((("scheduling.converged.hpc/queue", name),) for name in ("mine", "others"))
+    for _unused in range(14):
+        site.small(lasts=1e6, annotations=own, request=amounts(cpu="1"))
+    site.run()
+    site.small(name="large", annotations=own, request=amounts(cpu="3"))
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    assert site.simulated.scheduler.session.reservations.active
+    behind = [site.small(annotations=others, request=amounts(cpu="1")) for _unused in range(4)]
+    site.run()
+    assert sum(bool(site.node_of(pod.name)) for pod in behind) == 2
+
+
+def test_the_head_of_a_second_queue_keeps_other_nodes_than_that_of_the_first() -> None:
+    site = Site(2)
+    site.simulated.see(queue("one"), queue("two"))
+    for _unused in range(2):
+        site.small("3", lasts=1000)
+    site.run()
+    for name in ("one", "two"):
+        site.small("4", name=name, annotations=(("scheduling.converged.hpc/queue", name),))
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    kept = [sorted(item.nodes) for item in site.simulated.scheduler.session.reservations.active]
+    assert sorted(kept) == [["n0"], ["n1"]]
+
+
+def test_a_queue_that_is_given_to_the_batch_system_keeps_no_nodes_any_more() -> None:
+    site = Site(1)
+    site.simulated.see(queue("mine"))
+    site.small("3", lasts=1000)
+    site.run()
+    site.small("4", name="large", annotations=(("scheduling.converged.hpc/queue", "mine"),))
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    assert site.simulated.scheduler.session.reservations.active
+    site.simulated.see(replace(queue("mine", placed_by="pbs"), version=2))
+    site.tick(LOOK)
+    site.run()
+    assert not site.simulated.scheduler.session.reservations.active
 
 
 def waiting_head() -> Site:
