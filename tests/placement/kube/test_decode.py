@@ -15,6 +15,7 @@ from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Deleted, Relisted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones, NumaNode
+from placement.model.objects.disruption import DisruptionBudget
 from placement.model.objects.node import Node
 from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod
 from placement.model.objects.volume import CSIDriver, CSINode, PersistentVolume, PersistentVolumeClaim, StorageCapacity
@@ -618,6 +619,11 @@ def test_priority_classes_and_namespaces_are_read() -> None:
     urgent = decode(PriorityClass, {"metadata": meta(), "value": 9, "globalDefault": True, "preemptionPolicy": "Never"})
     assert (urgent.value, urgent.is_default, urgent.preempts) == (9, True, False)
     assert decode(Namespace, {"metadata": meta(labels={"team": "ml"})}).labels == (("team", "ml"),)
+
+
+def test_a_budget_allows_what_its_controller_says_and_nothing_before_that() -> None:
+    budgets = [{"metadata": meta(), **more} for more in ({"status": {"disruptionsAllowed": 2}}, {"status": {}}, {})]
+    assert [decode(DisruptionBudget, budget).allowed for budget in budgets] == [2, 0, 0]
 
 
 def test_a_claim_that_is_mounted_twice_is_one_claim_and_an_ephemeral_one_is_the_pods_own() -> None:

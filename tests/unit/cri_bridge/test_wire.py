@@ -223,6 +223,18 @@ def test_apparmor_of_a_container_is_said_in_the_old_words(
     assert table(message_class(V1, "CreateContainerRequest").FromString(runtime.received[0].request)) == table(request)
 
 
+def test_both_profiles_of_a_container_are_said_in_the_old_words(running: Running, runtime: Runtime) -> None:
+    request = full(V1, "CreateContainerRequest")
+    context = request.config.linux.security_context
+    for field, old_field in (("seccomp", "seccomp_profile_path"), ("apparmor", "apparmor_profile")):
+        context.ClearField(old_field)
+        getattr(context, field).CopyFrom(profile("RuntimeDefault", ""))
+    running.call(path_of("CreateContainer"), request.SerializeToString())
+    read = message_class(V1ALPHA2, "CreateContainerRequest").FromString(runtime.received[0].request)
+    context = read.config.linux.security_context
+    assert (context.seccomp_profile_path, context.apparmor_profile) == (f"localhost/{PROFILE}", "runtime/default")
+
+
 def created(running: Running, runtime: Runtime, field: str, old_field: str, kind: str, ref: str) -> tuple:  # type: ignore[type-arg]
     """Create a container with this profile; return the request as the runtime reads it, and as it was sent."""
     request = full(V1, "CreateContainerRequest")
