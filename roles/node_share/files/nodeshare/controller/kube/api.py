@@ -68,7 +68,8 @@ class ClusterApi:
             first = self.first
         if first is None:
             raise ApiError(0, "{} has not been read".format(self.path))
-        if getattr(self.own, "first", None) is not first:
+        known: Optional[Client] = getattr(self.own, "first", None)
+        if known is not first:
             self.own.first, self.own.clients = first, {}
         client: Optional[Client] = self.own.clients.get(timeout)
         if client is None:
