@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 import yaml
 from ansible_collections.converged.hpc.plugins.filter.quantity import FilterModule
 from jinja2.nativetypes import NativeEnvironment
@@ -27,10 +28,15 @@ def program() -> ModuleType:
     return module
 
 
-def settings(**chosen: Any) -> dict[str, Any]:
+def with_filters() -> NativeEnvironment:
     environment = NativeEnvironment()
     for name, function in FilterModule().filters().items():
         environment.filters[f"converged.hpc.{name}"] = function
+    return environment
+
+
+def settings(**chosen: Any) -> dict[str, Any]:
+    environment = with_filters()
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text(encoding="utf-8"))
     known = {**defaults, "_torque_share_mom_priv": "/var/spool/torque/mom_priv", "_torque_share_name": "n1", **chosen}
@@ -50,3 +56,13 @@ def test_the_program_takes_the_settings_that_the_role_writes() -> None:
 def test_settings_are_one_expression_so_that_numbers_are_numbers_under_every_ansible_core() -> None:
     variables = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
     assert isinstance(variables["_torque_share_settings"], str)
+
+
+@pytest.mark.parametrize(("alarm", "is_late_enough"), [(64, False), (65, True)])
+def test_a_host_is_refused_whose_alarm_comes_before_nodeshare_has_taken_a_lease_back(
+    alarm: int, is_late_enough: bool
+) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks/configure.yml").read_text(encoding="utf-8"))
+    (asked,) = [task["ansible.builtin.assert"]["that"] for task in tasks if "an alarm of Torque" in task["name"]]
+    judged = with_filters().compile_expression(asked)
+    assert judged(__torque_share_mom={"alarm": alarm}, torque_share_timeout="1m") is is_late_enough
