@@ -241,12 +241,12 @@ def test_an_identity_that_is_refused_is_taken_back_unless_it_was_there_before(
 
 
 @pytest.mark.parametrize(
-    ("system", "module", "state"), [("slurm", "slurm_node", "drained"), ("pbs", "pbs_node", "drained")]
+    ("system", "module"), [("slurm", "slurm_node"), ("pbs", "pbs_node"), ("torque", "torque_node")]
 )
 def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
-    rehearsal: Any, system: str, module: str, state: str
+    rehearsal: Any, system: str, module: str
 ) -> None:
-    rehearsal.answer({"changed": False, "busy": []}, module=module, args={"state": state})
+    rehearsal.answer({"changed": False, "busy": []}, module=module, args={"state": "drained"})
     rehearsal.answer({"changed": False, "busy": ["n1"]}, times=1, module=module)
     rehearsal.answer({"failed": True, "msg": "does not answer"}, times=1, module=module)
     given = {f"{system}_share_drain_delay": 1, f"{system}_share_drain_timeout": 9}

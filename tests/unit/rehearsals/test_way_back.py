@@ -101,6 +101,11 @@ def test_the_role_by_itself_takes_its_scripts_away_last(rehearsal: Any) -> None:
     assert max(settings) < min(scripts)
 
 
+def test_scripts_of_torque_are_inert_before_those_of_the_site_come_back(rehearsal: Any) -> None:
+    done = rehearsal.role("torque_share", "restore", hosts="n1")
+    assert done.done("n1") == ["node_state restored torque_share_enable", "node_state restored torque_share"], done.said
+
+
 @pytest.mark.parametrize(("code", "said"), [(0, ""), (1, "the API does not answer")])
 def test_what_says_which_services_were_stopped_goes_only_when_they_were_given_back(
     rehearsal: Any, code: int, said: str
