@@ -41,11 +41,11 @@ class Answers(ClusterApi):
     def renew(self):
         """There is no file."""
 
-    def client(self):
+    def client(self, *, timeout=0.0):
         return self
 
-    def request(self, method, path, body=None, *, kind=""):
-        return self.answers.pop(0)
+    def request(self, method, path, body=None, *, kind="", read=lambda answer: answer):
+        return read(self.answers.pop(0))
 
 
 class Odd(unittest.TestCase):

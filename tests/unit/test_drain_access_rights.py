@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -29,14 +29,22 @@ class Asked:
     def __init__(self) -> None:
         self.rights: set[tuple[str, str]] = set()
 
-    def request(self, method: str, path: str, body: object = None, *, kind: str = "") -> dict[str, Any]:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        kind: str = "",
+        read: Callable[[Any], Any] = lambda answer: answer,
+    ) -> Any:
         parts = urlsplit(path)
         words = parts.path.removeprefix("/api/v1/").split("/")
         words = words[2:] if words[0] == "namespaces" else words
         verb = VERBS.get(method) or ("get" if len(words) > 1 else "list")
         verb = "watch" if "watch" in parse_qs(parts.query) else verb
         self.rights.add(("/".join([words[0], *words[2:]]), verb))
-        return {"kind": LISTS.get(parts.path, "Node"), **NODE, "items": []}
+        return read({"kind": LISTS.get(parts.path, "Node"), **NODE, "items": []})
 
     def lines(self, path: str, *, quiet: float) -> Iterator[dict[str, Any]]:
         self.request("GET", path)
@@ -45,7 +53,7 @@ class Asked:
 
 def test_the_controllers_have_the_rights_that_they_use_and_no_other(monkeypatch: Any) -> None:
     asked = Asked()
-    monkeypatch.setattr(ClusterApi, "client", lambda _api: asked)
+    monkeypatch.setattr(ClusterApi, "client", lambda _api, **_timeout: asked)
     api = ClusterApi("/none", timeout=1.0)
     api.nodes()
     next(api.watch("1", beat=lambda: None))
