@@ -33,9 +33,9 @@ def quantity_seconds(text: t.Any) -> int:
 
 
 def _text(value: t.Any) -> t.Any:
-    """YAML reads a bare 2000 as a number; one with a fraction may have lost digits already and stays an error."""
+    """Return a whole number, as YAML reads a bare 2000, as text. QuantityError: a fraction, which may lack digits."""
     if isinstance(value, float):
-        # Ansible's values are of classes of its own, whose names tell a user nothing.
+        # By its value: Ansible wraps numbers in classes of its own, and a user does not know their names.
         raise _quantity.QuantityError(f"expected a whole number, or text in quotes, found the number {float(value)}")
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 

@@ -36,14 +36,14 @@ def fake_api(folder: Path, webhook: float) -> Any:
     sys.path[:0] = [str(TESTS / "payloads"), str(PAYLOAD)]
     module: Any = importlib.import_module("controller_api")
 
-    class Slow(module.ClusterServer):  # type: ignore[misc]
-        def answer(self, handler: Any) -> Any:
-            if handler.path.endswith("/eviction"):
-                time.sleep(webhook)
-            return super().answer(handler)
+    def answer(server: Any, handler: Any) -> Any:
+        if handler.path.endswith("/eviction"):
+            time.sleep(webhook)
+        return module.ClusterServer.answer(server, handler)
 
     certificates = importlib.import_module("api_server").Certificates(str(folder))
-    api = Slow(certificates, names=[f"n{number}" for number in range(NODES)])
+    slow_server: Any = type("SlowServer", (module.ClusterServer,), {"answer": answer})
+    api = slow_server(certificates, names=[f"n{number}" for number in range(NODES)])
     for number in range(NODES - 1):
         api.put_pod(f"p{number}", f"n{number}")
     config = {

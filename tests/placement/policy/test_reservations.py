@@ -45,6 +45,11 @@ def timestamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def in_queue(name: str) -> tuple[tuple[str, str], ...]:
+    """The annotation of a pod of a queue."""
+    return (("scheduling.converged.hpc/queue", name),)
+
+
 class Site:
     """A cluster with a clock; each pod runs for as long as is said when it comes."""
 
@@ -259,11 +264,11 @@ def test_a_gang_that_its_queue_does_not_admit_keeps_nothing() -> None:
 def test_a_queue_that_has_all_it_deserves_keeps_nothing() -> None:
     site = Site(4)
     site.simulated.see(queue("mine"), queue("others"))
-    own = {"annotations": (("scheduling.converged.hpc/queue", "mine"),), "request": amounts(cpu="1")}
+    own = {"annotations": in_queue("mine"), "request": amounts(cpu="1")}
     for _unused in range(8):
         site.small(lasts=1e6, **own)
     site.run()
-    others = (("scheduling.converged.hpc/queue", "others"),)
+    others = in_queue("others")
     waiting = [site.small(lasts=5, annotations=others, request=amounts(cpu="1")) for _unused in range(20)]
     site.small(name="large", **{**own, "request": amounts(cpu="3")})
     site.run()
@@ -316,7 +321,7 @@ def test_jobs_of_other_queues_are_tried_when_the_queue_of_the_head_comes_to_have
     site = Site(1)
     spare = node("spare", labels=pairs(of="spare"), allocatable=amounts(cpu="2", memory="3Gi", pods="110"))
     site.simulated.see(queue("mine"), queue("others", weight=2), spare)
-    own, others = ({"annotations": (("scheduling.converged.hpc/queue", name),)} for name in ("mine", "others"))
+    own, others = ({"annotations": in_queue(name)} for name in ("mine", "others"))
     site.small("3", lasts=1e6, **others)
     site.run()
     site.small(name="large", priority=5, request=amounts(cpu="4"), **own)
@@ -340,7 +345,7 @@ def test_jobs_of_other_queues_are_tried_when_the_queue_of_the_head_comes_to_have
 def test_a_queue_that_comes_to_have_all_it_deserves_keeps_nothing_from_others_any_more() -> None:
     site = Site(4)
     site.simulated.see(queue("mine"), queue("others"))
-    own, others = ((("scheduling.converged.hpc/queue", name),) for name in ("mine", "others"))
+    own, others = (in_queue(name) for name in ("mine", "others"))
     for _unused in range(14):
         site.small(lasts=1e6, annotations=own, request=amounts(cpu="1"))
     site.run()
@@ -361,7 +366,7 @@ def test_the_head_of_a_second_queue_keeps_other_nodes_than_that_of_the_first() -
         site.small("3", lasts=1000)
     site.run()
     for name in ("one", "two"):
-        site.small("4", name=name, annotations=(("scheduling.converged.hpc/queue", name),))
+        site.small("4", name=name, annotations=in_queue(name))
     site.run()
     site.tick(PATIENCE)
     site.run()
@@ -374,7 +379,7 @@ def test_a_queue_that_is_given_to_the_batch_system_keeps_no_nodes_any_more() -> 
     site.simulated.see(queue("mine"))
     site.small("3", lasts=1000)
     site.run()
-    site.small("4", name="large", annotations=(("scheduling.converged.hpc/queue", "mine"),))
+    site.small("4", name="large", annotations=in_queue("mine"))
     site.run()
     site.tick(PATIENCE)
     site.run()
@@ -416,7 +421,7 @@ def test_a_pod_of_a_daemonset_is_not_bound_by_the_reservation() -> None:
 def test_jobs_of_other_queues_are_bound_by_the_reservation() -> None:
     site = waiting_head()
     site.simulated.see(queue("other"))
-    other = site.small(annotations=(("scheduling.converged.hpc/queue", "other"),))
+    other = site.small(annotations=in_queue("other"))
     site.run()
     assert not site.runs(other.name)
 
@@ -426,7 +431,7 @@ def test_jobs_of_a_queue_of_a_higher_priority_are_not() -> None:
     site.simulated.see(queue("urgent", priority=1))
     site.tick(2 * LOOK)
     site.run()
-    urgent = site.small(annotations=(("scheduling.converged.hpc/queue", "urgent"),))
+    urgent = site.small(annotations=in_queue("urgent"))
     site.run()
     assert site.runs(urgent.name)
 
@@ -480,7 +485,7 @@ def test_nobody_behind_the_head_is_reclaimed_for_on_its_nodes() -> None:
     site = Site(1, actions="allocate, backfill, reclaim")
     site.simulated.see(queue("rich"), queue("poor"), queue("third"))
     for _unused in range(4):
-        site.small(lasts=1000, annotations=(("scheduling.converged.hpc/queue", "rich"),))
+        site.small(lasts=1000, annotations=in_queue("rich"))
     site.run()
     site.simulated.see(replace(gang("big", 1), queue="third"))
     site.simulated.see(mine("big0", group="big", request=amounts(cpu="4"), preempts=False, priority=10))
@@ -488,7 +493,7 @@ def test_nobody_behind_the_head_is_reclaimed_for_on_its_nodes() -> None:
     site.tick(PATIENCE)
     site.run()
     assert site.simulated.scheduler.session.reservations.active
-    site.small(name="behind", annotations=(("scheduling.converged.hpc/queue", "poor"),))
+    site.small(name="behind", annotations=in_queue("poor"))
     assert not [action for action in site.simulated.run() if isinstance(action, Evict)]
 
 

@@ -79,9 +79,11 @@ class Join(t.NamedTuple):
 
 def join(session: Session, wanted: Join, *, check: bool) -> JSON:
     """Join the node; do nothing where it is in this cluster already. A join that lost its power is done again."""
-    conf, ours = read(KUBELET_CONF), is_ours(session)
-    empty = [path for path in _NEVER_EMPTY if conf is not None and ours and not read(path)]
-    if conf is not None and not empty:
+    conf = read(KUBELET_CONF)
+    empty = [] if conf is None else [path for path in _NEVER_EMPTY if not read(path)]
+    # Where all files are whole, as in most runs, the record need not be read.
+    ours = is_ours(session) if conf is None or empty else False
+    if conf is not None and not (empty and ours):
         return {"changed": False, "server": membership.same_cluster(conf, wanted.pinned), "steps": [], "ignored": []}
     _refuse_strangers(ours=ours)
     step = f"join {wanted.node} to the cluster at {wanted.endpoint}"
@@ -91,8 +93,8 @@ def join(session: Session, wanted: Join, *, check: bool) -> JSON:
         return result
     if not wanted.token and empty:
         raise KubeError(
-            f"{wanted.node}: its join was cut off, as by a loss of power: {empty[0]} is empty, and the cluster has its "
-            f"Node already: kubectl delete node {wanted.node}, and run again"
+            f"{wanted.node}: its join was cut off, as by a loss of power: {empty[0]} is empty or missing, and the "
+            f"cluster has its Node already: kubectl delete node {wanted.node}, and run again"
         )
     if not wanted.token:
         raise KubeError(
@@ -163,7 +165,7 @@ def _end_membership(sweep: Sweep, wanted: Leave, *, check: bool) -> None:
 
 
 def _write_out(host: Host) -> None:
-    """Have what a join wrote on the disk: after a power cut the newest files can be empty."""
+    """Write the files of a join to the disk: after a power cut the newest files can be empty."""
     for folder in _WRITTEN:
         names = host.names(folder)
         for name in names:

@@ -10,8 +10,8 @@ the site's: the undo records such a file before the package goes, and puts it ba
 
 A power cut leaves dpkg's packages half-way. Those of ours are ended first, also before they are removed: dpkg has no
 list of the files of a package that it had not wholly unpacked. Those of the site are left alone. Apt would end them
-with ours, so they are named, and nothing is installed until the site has done it. Removals are dpkg's own: it does as
-it is told with the packages that are named, and nothing with any other. Rpm knows no such state. It lists a package
+with ours, so they are named, and nothing is installed until the site has done it. Removals are dpkg's own: it changes
+the packages that are named, and no other. Rpm has no such state. It lists a package
 once its files are there, so a cut one is missing and is installed again.
 """
 
@@ -31,7 +31,7 @@ _INSTALL_SECONDS = 1800
 _LOCK_SECONDS = 120
 _APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "APT_LISTCHANGES_FRONTEND": "none"}
 _APT = ("-y", "-q", "--no-install-recommends", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}")
-# Without these dpkg asks about configuration that the site had before the package, and fails as nobody answers.
+# Without these dpkg asks which configuration file to keep where the site had one, reads no answer, and fails.
 _KEEP_CONFIG = ("--force-confdef", "--force-confold")
 _APT_INSTALL = (*(word for option in _KEEP_CONFIG for word in ("-o", f"Dpkg::Options::={option}")), "--no-remove")
 _APT_CHECK = ("apt-get", "-q", "-o", f"DPkg::Lock::Timeout={_LOCK_SECONDS}", "check")
@@ -192,7 +192,8 @@ class Apt(Packages):
     def _unpack_again(self, half: t.Mapping[str, str], ours: t.Collection[str]) -> None:
         """Unpack packages that dpkg neither configures nor removes: in the same version, or in what there is now.
 
-        No record knows what a newer version needs besides. It would stay for ever: it is named and not installed.
+        Packages that a newer version needs besides are in no record, and a restore would leave them: the error names
+        them, and nothing is installed.
         """
         exact = [f"{name}={version}" if version else name for name, version in half.items()]
         found, why = [], ""
@@ -206,7 +207,7 @@ class Apt(Packages):
             if new:
                 raise RecordError(
                     f"packages {', '.join(half)}: a run of ours was cut while it unpacked them, and what is offered "
-                    f"now brings {', '.join(new)} as well, which no record knows: install that yourself, and run again"
+                    f"now brings {', '.join(new)} as well, which is in no record: install that yourself, and run again"
                 )
             found = named
             break

@@ -136,6 +136,16 @@ def cut_join(done: t.List[str], monkeypatch: pytest.MonkeyPatch) -> t.List[str]:
     return done
 
 
+def test_a_run_on_a_node_that_has_joined_does_not_read_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_session: t.Any) -> bool:
+        raise AssertionError("the record was read")
+
+    monkeypatch.setattr(join, "read", lambda _path: "kubeconfig")
+    monkeypatch.setattr(join, "is_ours", refuse)
+    monkeypatch.setattr(join.membership, "same_cluster", lambda _conf, _pinned: "https://api")
+    assert not join.join(t.cast(t.Any, None), JOIN, check=False)["changed"]
+
+
 def test_a_join_that_lost_its_power_is_done_again_behind_the_kubelet_that_starts_in_vain(
     cut_join: t.List[str], tmp_path: t.Any
 ) -> None:
@@ -150,7 +160,7 @@ def test_a_join_that_lost_its_power_is_done_again_behind_the_kubelet_that_starts
 def test_a_join_that_lost_its_power_behind_its_node_object_says_how_it_goes_on(
     cut_join: t.List[str], tmp_path: t.Any
 ) -> None:
-    message = rf"n1: its join was cut off, .*: {join.CA_CERTIFICATE} is empty.*kubectl delete node n1, and run again"
+    message = rf"n1: its join was cut off, .*: {join.CA_CERTIFICATE} is empty or missing.*kubectl delete node n1, and"
     with pytest.raises(KubeError, match=message):
         join.join(Recorded(Host(str(tmp_path)), "/record"), JOIN._replace(token=""), check=False)
     assert cut_join == []

@@ -270,7 +270,7 @@ def test_unpacking_in_another_version_brings_no_package_that_the_record_does_not
         Apt(host).repair({"containerd", "runc"})
     assert str(refused.value) == (
         "packages containerd: a run of ours was cut while it unpacked them, and what is offered now brings libnew1 as "
-        "well, which no record knows: install that yourself, and run again"
+        "well, which is in no record: install that yourself, and run again"
     )
     assert changes(host) == [CONFIGURE]
     Apt(host).repair({"containerd", "runc", "libnew1"})

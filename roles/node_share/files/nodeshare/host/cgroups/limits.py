@@ -216,7 +216,7 @@ def _before(saved: Optional[Saved], now: str) -> str:
 
 
 def _used(usage: str, kind: Kind) -> Used:
-    """Read what is used. Where memory.stat tells of no page cache, there is none that could be taken back."""
+    """Read what is used. Without memory.stat, all of it counts as memory that cannot be taken back."""
     whole = _number(usage)
     try:
         with open(os.path.join(os.path.dirname(usage), "memory.stat"), encoding="ascii", errors="replace") as stream:
