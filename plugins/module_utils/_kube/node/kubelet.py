@@ -59,9 +59,15 @@ def _spare_static_pods(wanted: Wanted) -> None:
         return
     manifests = sorted(name for name in os.listdir(old) if not name.startswith("."))
     if manifests:
+        of_jobs = any(name.startswith("lease-") for name in manifests)
+        advice = (
+            "drain the node in the batch system, and run again when its jobs have ended"
+            if of_jobs
+            else "move them, or keep the kubelet's directory and let placeholders stand in it"
+        )
         raise KubeError(
             f"{wanted.path}: staticPodPath is {old}, which holds {', '.join(manifests[:3])}: with {new} these pods "
-            "would end; move them, or keep the kubelet's directory and let placeholders stand in it"
+            f"would end; {advice}"
         )
 
 

@@ -60,6 +60,20 @@ def test_the_directory_of_static_pods_is_not_changed_while_there_are_some_in_the
 
 
 @pytest.mark.parametrize("check", [True, False])
+def test_a_node_on_which_jobs_stand_is_refused_another_directory_and_told_to_be_drained(
+    tmp_path: Path, check: bool
+) -> None:
+    old = tmp_path / "placeholders"
+    old.mkdir()
+    config = f"staticPodPath: {old}\n"
+    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
+    (old / "lease-pbs-15-srv-r1.json").touch()
+    with pytest.raises(KubeError, match=r"holds lease-pbs-15-srv-r1\.json: .*drain the node in the batch system"):
+        keep(tmp_path, {"staticPodPath": "/run/converged-placeholders"}, check=check)
+    assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == config
+
+
+@pytest.mark.parametrize("check", [True, False])
 def test_the_way_back_shows_what_it_changes(check: bool) -> None:
     with world_in_a_folder() as world:
         line = {"path": "/etc/lines.conf", "line": "maxPods: 50"}
