@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import posixpath
 import typing as t
 
 HANDOVER, PLACEHOLDER, BACKED = "handover", "placeholder", "backed"
@@ -18,6 +19,10 @@ BESIDE = (PLACEHOLDER, BACKED)
 SERVED = {"slurm": (HANDOVER,), "pbs": MODES, "torque": (HANDOVER, PLACEHOLDER)}
 # What keeps pods off the cores of jobs beside them.
 FENCES = ("cores", "split", "counts")
+
+# Where placeholders stand. Release 1.0.0 had them on disk, which may be full or slow when a job begins.
+PLACEHOLDERS = "/run/converged-placeholders"
+PLACEHOLDERS_ON_DISK = "/var/lib/converged/placeholders"
 
 LABEL = "node-restriction.kubernetes.io/converged-share-mode"
 # What the daemon knows a node's jobs to take from pods by.
@@ -40,6 +45,15 @@ def fence_of(known: t.Mapping[str, t.Any]) -> str:
 def on_node(mode: str) -> str:
     """Return what nodeshare is to do: jobs that back no pod show on a backed node as they do on any other."""
     return PLACEHOLDER if mode in BESIDE else mode
+
+
+def placeholder_directory(read: str) -> str:
+    """Return where placeholders stand unless the site says otherwise; the kubelet `read` static pods there so far.
+
+    A kubelet that reads the directory of release 1.0.0 goes on with it: with another one it would end the placeholders
+    of jobs that run.
+    """
+    return PLACEHOLDERS_ON_DISK if posixpath.normpath(read) == PLACEHOLDERS_ON_DISK else PLACEHOLDERS
 
 
 def labels(known: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

@@ -16,11 +16,13 @@ from e2e.beds import own_bed
 from e2e.outage import without_api
 from e2e.placeholder_site import ALL, ROLES, Site
 from e2e.playing import until
+from testbed.down import podman_of
 
 BED = f"placeholder-{os.getpid()}"
 RESTORE = ("node_share/restore", "node_kubelet/restore", "node_runtime/restore")
 SETTINGS = "/etc/converged/nodeshare.json"
 NOT_RESTORED = {"unit network-online.target"}
+PLACES = "/run/converged-placeholders"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,8 @@ def site(plain: Site) -> Iterator[Site]:
     plain.play(*RESTORE[1:])
     left = listing.difference(before, plain.listing("n1"))
     assert left.keys() <= NOT_RESTORED, left
+    for path in ("/run/converged", PLACES, "/etc/tmpfiles.d/90-converged-node-share.conf"):
+        assert not plain.ask("n1", "ls", "-d", path, check=False), path
 
 
 def given_back(site: Site) -> None:
@@ -59,7 +63,7 @@ def given_back(site: Site) -> None:
 
 def test_the_roles_change_nothing_twice_and_the_kubelet_has_a_directory_that_is_roots(site: Site) -> None:
     assert site.play(*ROLES).changed() == {"n1": 0}
-    assert site.ask("n1", "stat", "--format=%a %U", "/var/lib/converged/placeholders").split() == ["700", "root"]
+    assert site.ask("n1", "stat", "--format=%a %U", PLACES).split() == ["700", "root"]
 
 
 def test_jobs_show_as_pods_of_their_exact_size_and_pods_stay_off_their_cores(site: Site) -> None:
@@ -221,4 +225,23 @@ def test_pods_that_begin_as_the_kubelet_starts_again_never_have_a_job_s_core(sit
     assert site.cores_of_pods() == {ALL - {1}}
     site.bed.kubectl("delete", "pod", "early", "--now")
     site.end("19.srv")
+    given_back(site)
+
+
+# In every change a unit test has systemd-tmpfiles make the directory from the role's file.
+@pytest.mark.soak
+def test_after_a_boot_the_directory_is_there_before_the_kubelet_and_the_first_job_has_its_place(site: Site) -> None:
+    boots = site.ask("n1", "stat", "--format=%Y", "/proc/1")
+    podman_of(site.bed.bed).call("restart", "--time", "10", site.bed.bed.host("n1").container, timeout=300)
+    booted = ("running\n", "degraded\n")
+    until(lambda: site.ask("n1", "systemctl", "is-system-running", check=False) in booted, "the node has booted")
+    assert site.ask("n1", "stat", "--format=%Y", "/proc/1") != boots
+    until(lambda: site.started_at("n1", "kubelet") > 0, "the kubelet has started")
+    assert site.started_at("n1", "systemd-tmpfiles-setup") < site.started_at("n1", "kubelet")
+    assert site.ask("n1", "stat", "--format=%a %U", PLACES).split() == ["700", "root"]
+    until(lambda: bool(site.cores_of_pods()), "the kubelet has set up its cgroups")
+    line = site.job("23.srv", "--cpus=1", "--mem=64MiB", cores="1")
+    assert re.search(r'outcome=accept .*reason="1 held by placeholders"', line), line
+    until(lambda: "23.srv" in site.placeholders(), "the job shows")
+    site.end("23.srv")
     given_back(site)

@@ -16,9 +16,11 @@ import unittest.mock
 from handover_case import HandoverCase
 from nodeshare.model import actions
 from nodeshare.model.node.state import STOP
+from nodeshare.model.settings import Settings
 from nodeshare.store import files, lock
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase
+from test_placing_calls import PlacingCase
 
 UNITS = {KUBELET, RUNTIME}
 # whether the API answers, whether the taint is there, and what the site has chosen
@@ -134,6 +136,37 @@ def read_only(directory):
         yield
 
 
+@contextlib.contextmanager
+def full(directory):
+    """What is written below this directory finds no room."""
+
+    def write(fd, data):
+        if os.readlink("/proc/self/fd/{}".format(fd)).startswith(directory):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return really(fd, data)
+
+    really = os.write
+    with unittest.mock.patch("os.write", write):
+        yield
+
+
+@contextlib.contextmanager
+def hanging(directory):
+    """Nothing below this directory may be asked for: it would never answer."""
+
+    def unasked(act):
+        def acted(path, *rest, **how):
+            assert not str(path).startswith(directory), "asked for " + str(path)
+            return act(path, *rest, **how)
+
+        return acted
+
+    with contextlib.ExitStack() as stack:
+        for name in ("open", "listdir", "scandir", "lstat", "stat", "unlink", "rename", "mkdir"):
+            stack.enter_context(unittest.mock.patch("os." + name, unasked(getattr(os, name))))
+        yield
+
+
 class WholeCalls(CliCase):
     def setUp(self):
         CliCase.setUp(self)
@@ -173,18 +206,9 @@ class WholeCalls(CliCase):
         os.mkdir(self.disk)
         self.call("repair")
 
-        def unasked(act):
-            def acted(path, *rest, **how):
-                assert not str(path).startswith(self.disk), "asked for " + str(path)
-                return act(path, *rest, **how)
-
-            return acted
-
         for handover in ("quiesce", "stop"):
             self.configure(handover=handover)
-            with self.subTest(handover=handover), contextlib.ExitStack() as stack:
-                for name in ("open", "listdir", "lstat", "stat", "unlink", "rename", "mkdir"):
-                    stack.enter_context(unittest.mock.patch("os." + name, unasked(getattr(os, name))))
+            with self.subTest(handover=handover), hanging(self.disk):
                 self.assertEqual(self.call(*self.job("begin"))[0], 0)
                 self.assertEqual(self.call(*self.job("begin", "5"))[0], 0)
                 self.assertEqual(self.call(*self.job("end"))[0], 0)
@@ -291,6 +315,35 @@ class WholeCalls(CliCase):
             stream.write(whole[lease][:20])
         self.assertEqual(self.call(*self.job("end"))[0], 0)
         self.assertEqual(self.state()["leases"], [])
+
+
+class BesidePods(PlacingCase):
+    """A node as the role makes it, below one directory: what is not in its /run is on the disk."""
+
+    def setUp(self):
+        PlacingCase.setUp(self)
+        self.disk = os.path.join(self.top, "var")
+        self.api.directory = self.top + Settings().manifests
+        os.makedirs(self.api.directory, mode=0o700)
+        self.configure(
+            mode="placeholder",
+            manifests=self.api.directory,
+            run_dir=self.top + Settings().run_dir,
+            state_dir=self.top + Settings().state_dir,
+            deadline=0,
+            on_failure="requeue",
+        )
+        self.call("repair")
+
+    def test_a_job_begins_and_ends_whatever_the_disk_does(self):
+        for fault in (full, read_only, hanging):
+            with self.subTest(fault=fault.__name__), fault(self.disk):
+                code, err = self.begin("--cpus", "2")
+                self.assertEqual(code, 0, err)
+                self.assertIn('reason="1 held by placeholders"', err)
+                self.assertEqual((len(os.listdir(self.api.directory)), self.pod_cores()), (1, "2-3"))
+                code, err = self.call(*self.job("end"))
+                self.assertEqual((code, os.listdir(self.api.directory), self.pod_cores()), (0, [], "0-3"), err)
 
 
 class Folders(unittest.TestCase):

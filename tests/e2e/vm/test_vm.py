@@ -80,7 +80,7 @@ def nodeshare(site: MachineHosts) -> None:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
         archive.add(NODESHARE, "nodeshare", filter=lambda one: None if "__pycache__" in one.name else one)
-    place = f"mkdir -p {LIBRARY} /etc/converged /var/lib/converged/placeholders && tar -x -C {LIBRARY}"
+    place = f"mkdir -p {LIBRARY} /etc/converged /run/converged-placeholders && tar -x -C {LIBRARY}"
     site.bed.exec(NODE, ["sh", "-c", place], input=packed.getvalue())
     site.node(NODE, "cat > /etc/converged/nodeshare.json", input=json.dumps(SETTINGS))
 

@@ -56,7 +56,8 @@ KUBERNETES = (
     "/etc/rancher/rke2",
     "/var/snap/microk8s",
 )
-KUBELET_CGROUPS = ("cgroupRoot", "cgroupsPerQOS")  # which decide where the cgroups of pods are
+# Which decide where the cgroups of pods are, and where static pods.
+KUBELET_FIELDS = ("cgroupRoot", "cgroupsPerQOS", "staticPodPath")
 RUNTIMES = ("containerd", "crio", "cri-dockerd", "sycri")
 
 
@@ -81,7 +82,7 @@ def node(
         "addresses": parse.addresses(said("ip", "-json", "address")),
         "units": parse.unit_states(said("systemctl", "show", "--property=Id,LoadState,ActiveState", *UNITS)),
         "kubernetes": [path for path in KUBERNETES if os.path.exists(path)],
-        "kubelet_file": parse.top_level(text_of("/var/lib/kubelet/config.yaml"), KUBELET_CGROUPS),
+        "kubelet_file": parse.top_level(text_of("/var/lib/kubelet/config.yaml"), KUBELET_FIELDS),
         "kubelet_socket": parse.runtime_endpoint(
             text_of("/var/lib/kubelet/config.yaml"), text_of("/var/lib/kubelet/kubeadm-flags.env")
         ),

@@ -53,7 +53,7 @@ class Settings(NamedTuple):
     pbs_home: str = ""
     torque_home: str = ""
     mode: str = HANDOVER
-    manifests: str = "/var/lib/converged/placeholders"
+    manifests: str = "/run/converged-placeholders"
     pause_image: str = "registry.k8s.io/pause:3.10"
     fence: str = CORES
     pod_cpus: str = ""

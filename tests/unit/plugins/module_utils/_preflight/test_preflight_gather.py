@@ -195,6 +195,15 @@ def test_a_program_is_no_script(tmp_path: t.Any) -> None:
     assert gather_slurm.killing([str(tmp_path / "epilog"), str(tmp_path / "none")]) == []
 
 
+def test_a_kubelet_of_the_machine_says_where_it_has_its_static_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "cgroupRoot: /\nmaxPods: 50\nstaticPodPath: /var/lib/converged/placeholders\n"
+    read = gather_node.text_of
+    config = "/var/lib/kubelet/config.yaml"
+    monkeypatch.setattr(gather_node, "text_of", lambda path: text if path == config else read(path))
+    found = gather_node.node(ports=[], paths=[], sock="", files=[])
+    assert found["kubelet_file"] == {"cgroupRoot": "/", "staticPodPath": "/var/lib/converged/placeholders"}
+
+
 def test_reading_a_machine_names_every_kind_and_changes_nothing(tmp_path: t.Any) -> None:
     (tmp_path / "a.conf").write_text("# Ansible managed\n")
     found = gather_node.node(ports=[1], paths=[f"{tmp_path}/x/y"], sock="", files=[f"{tmp_path}/a.conf"])

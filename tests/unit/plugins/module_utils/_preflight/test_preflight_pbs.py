@@ -299,7 +299,7 @@ def test_a_node_that_nobody_has_for_himself_is_named_where_pods_make_room(
     assert told(batch_pbs.sharing("n2", answer, mode)) == []
 
 
-PLACES = "/var/lib/converged/placeholders"
+PLACES = "/run/converged-placeholders"
 SPLIT = {"fence": "split", "pod_cpus": "4-7"}
 
 
