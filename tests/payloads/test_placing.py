@@ -15,6 +15,7 @@ from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.jobs.lease import Lease
 from nodeshare.model.node import observed
 from nodeshare.model.pods.placeholder import PRIORITY, name_of
+from nodeshare.run.executor import MOST_UNSEEN
 from simulation import COLLECTED, KUBELET, RUNTIME, YEAR, Killed, quick_directory
 from simulation_beside import GIB, SharedSite
 
@@ -376,17 +377,23 @@ class Failures(SharedCase):
         site.repair()
         self.assertEqual((set(site.node.files), site.size("2.srv")["cpu"]), ({name_of(JobKey("pbs", "2.srv", 1))}, "4"))
 
-    def test_where_the_kubelets_directory_cannot_be_read_jobs_have_their_cores_and_give_them_back(self):
-        site = self.site(on_failure="requeue")
-        site.node.placed = unittest.mock.Mock(side_effect=HostError("cannot list: Input/output error"))
-        for call, outcome, cores in (
-            (lambda: site.begin(cores=2), "requeue", "2-7"),
-            (site.repair, "accept", "2-7"),
-            (site.end, "accept", "0-7"),
-        ):
-            told = call()
-            self.assertEqual(told.done, actions.Done(outcome, "cannot list: Input/output error"))
-            self.assertEqual(site.free_cores(), cores)
+    def test_where_a_look_fails_time_and_again_jobs_have_their_cores_and_give_them_back(self):
+        for looked in ("placed", "active_units", "admitted"):
+            with self.subTest(looked):
+                site = self.site(on_failure="requeue")
+                failing = unittest.mock.Mock(side_effect=HostError("cannot tell: Input/output error"))
+                setattr(site.node, looked, failing)
+                for call, outcome, cores in (
+                    (lambda site=site: site.begin(cores=2), "requeue", "2-7"),
+                    (site.repair, "accept", "2-7"),
+                ):
+                    told = call()
+                    self.assertEqual(told.done, actions.Done(outcome, "cannot tell: Input/output error"))
+                    self.assertEqual((site.free_cores(), failing.call_count), (cores, MOST_UNSEEN))
+                    failing.reset_mock()
+                self.assertEqual((site.end().done.outcome, site.free_cores()), ("accept", "0-7"))
+                if looked == "active_units":
+                    self.assertRaises(HostError, site.act, actions.OFF)
 
     def test_a_kubelet_that_the_administrator_has_stopped_stays_so_and_the_job_starts(self):
         site = self.site()

@@ -22,7 +22,7 @@ from ..model.jobs.lease import Lease
 from ..model.node import observed
 from ..model.node.observed import Api
 from ..model.node.state import NodeState
-from ..model.settings import Settings
+from ..model.settings import PLACEHOLDER, Settings
 from ..store import files, lock
 from ..store.lease_store import LeaseStore
 from ..store.state_store import StateStore
@@ -182,7 +182,8 @@ class Executor:
                 self._remark(str(error))
                 seen = _tried(seen, "unseen")
                 again = seen.tried["unseen"] < MOST_UNSEEN and self.world.now() - seen.began < self.settings.limit
-                return _unseen(action.what, seen, str(error), again=again)
+                beside = self.settings.mode == PLACEHOLDER
+                return _unseen(action.what, seen, str(error), again=again, beside=beside)
         seen = self._note(action, seen)
         try:
             if isinstance(action, actions.AskBatch):
@@ -359,8 +360,11 @@ def _stale(seen: observed.Observed) -> observed.Observed:
     return seen._replace(local=None, active=None, placed=None, admitted=None, holding=None)
 
 
-def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool) -> observed.Observed:
-    """Return what to assume of something that could not be looked at: the worse, or another look."""
+def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool, beside: bool) -> observed.Observed:
+    """Return what to assume of something that could not be looked at: the worse, or another look.
+
+    Beside pods the decision draws the fence before it answers, so it is told once that a look fails.
+    """
     if what == actions.API:
         return seen._replace(api=Api(False, why))
     if what == actions.LIFE:
@@ -369,6 +373,6 @@ def _unseen(what: str, seen: observed.Observed, why: str, *, again: bool) -> obs
         return seen._replace(mounted=frozenset())
     if again:
         return seen
-    if what == actions.PLACED:
-        return seen._replace(unlisted=why)
+    if beside and not seen.unseen:
+        return seen._replace(unseen=why)
     raise HostError(why)

@@ -90,7 +90,7 @@ class Observed(NamedTuple):
     key: Optional[JobKey] = None  # the run that this call is about
     room: Optional[Room] = None
     placed: Optional[Mapping[str, str]] = None  # placeholders in the kubelet's directory: uid by name
-    unlisted: str = ""  # why that directory could not be read, time and again
+    unseen: str = ""  # beside pods: why the last look failed, time and again
     placed_at: Optional[float] = None  # by this call
     admitted: Optional[FrozenSet[str]] = None  # uids of those that the kubelet has let in
     unfenced: Optional[Tuple[str, ...]] = None  # after the fence was drawn: cgroups that told no cores
