@@ -2,6 +2,9 @@
 
 ENTER := sh tests/bootstrap/enter.sh
 
+# The word $2 where the variable named $1 is 1, nothing where it is 0 or not set.
+flag = $(if $(filter 1,$($1)),$2,$(if $(filter-out 0,$($1)),$(error $1 is '$($1)'; it takes 1 (yes) or 0 (no))))
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test check soak bench docs shared clean
 
@@ -16,7 +19,7 @@ help:
 	@echo "make clean   takes the test beds down and removes the cache"
 
 demo:
-	@$(ENTER) $(if $(SPARK),demo-spark,demo) $(if $(KEEP),--keep)
+	@$(ENTER) demo$(call flag,SPARK,-spark) $(call flag,KEEP,--keep)
 
 test:
 	@$(ENTER) $(if $(GATE),gate $(GATE),test)

@@ -12,14 +12,19 @@ go to RESULT.json; the gate judges them.
 import json
 import os
 import random
+import resource
 import sys
 import unittest
 from typing import List
+
+# Of each process, in bytes: a test that takes memory in a loop fails, before it takes the machine's.
+MOST_MEMORY = 8 << 30
 
 
 def main(arguments: List[str]) -> int:
     """Runs everything below the tests folder; 0 when it passed and there was something to run."""
     random.seed(os.environ.get("CONVERGED_SEED", "0"))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     result_file, tests = arguments
     suite = unittest.defaultTestLoader.discover(tests, top_level_dir=tests)
     result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, warnings="error").run(suite)

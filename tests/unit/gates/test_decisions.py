@@ -153,6 +153,17 @@ def test_the_first_interpreter_that_runs_is_taken_for_each_version(tmp_path: Pat
     assert first_of_each([real], lowest=(3, 99)) == {}
 
 
+def test_a_payloads_test_that_takes_memory_without_bound_fails_before_it_has_the_machines(tmp_path: Path) -> None:
+    greedy = (
+        "import unittest\n\n\nclass Greedy(unittest.TestCase):\n    def test_it(self):\n        bytearray(16 << 30)\n"
+    )
+    (tmp_path / "test_greedy.py").write_text(greedy, encoding="utf-8")
+    argv = [sys.executable, str(TESTS / "gates/unittest_under.py"), str(tmp_path / "result"), str(tmp_path)]
+    ran = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1
+    assert "MemoryError" in ran.stdout
+
+
 def test_payloads_have_a_folder_in_memory_of_their_own_that_goes(tmp_path: Path) -> None:
     with memory_folder(tmp_path) as one, memory_folder(tmp_path) as other:
         assert one != other

@@ -518,6 +518,20 @@ def test_parts_of_soak_and_bench_run_one_by_one_and_others_are_refused(target: s
     assert {one.name for one in cli.chosen(GATES, target, [target])} - {"supplies"} == names
 
 
+def test_the_demos_switches_take_one_or_zero_and_anything_else_is_refused_by_name() -> None:
+    def dry_run(*given: str) -> subprocess.CompletedProcess[str]:
+        make = ["make", "--dry-run", "--directory", str(cli.CHECKOUT), "demo", *given]
+        return subprocess.run(make, timeout=300, check=False, capture_output=True, text=True)
+
+    assert dry_run("SPARK=1", "KEEP=1").stdout.split("enter.sh ")[1].split("\n")[0].split() == ["demo-spark", "--keep"]
+    for given in ([], ["SPARK=0", "KEEP=0"], ["SPARK=", "KEEP="]):
+        assert dry_run(*given).stdout.split("enter.sh ")[1].split("\n")[0].split() == ["demo"]
+    for name in ("SPARK", "KEEP"):
+        refused = dry_run(f"{name}=perhaps")
+        assert refused.returncode == 2
+        assert f"{name} is 'perhaps'; it takes 1 (yes) or 0 (no)" in refused.stderr
+
+
 def test_a_group_is_all_its_gates_and_what_fills_the_caches_comes_along() -> None:
     named = [one.name for one in cli.chosen(GATES, "only", ["molecule", "lint"])]
     assert named[:2] == ["supplies", "lint"]
