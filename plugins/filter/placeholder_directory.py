@@ -14,15 +14,28 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather im
 FIELD = "staticPodPath"
 
 
-def placeholder_directory(read: t.Mapping[str, t.Any]) -> str:
-    """Return the directory of placeholders on a node where a task has `read` the kubelet's configuration.
+NO_FILE = "file not found"
 
-    The task is one of `share_node_info`, or of `slurp` for the file. Without a file the node is new.
+
+def placeholder_directory(readings: t.Iterable[t.Mapping[str, t.Any]]) -> str:
+    """Return the directory of placeholders on a node, by the first reading that tells what its kubelet reads.
+
+    A reading is what a task has registered: `share_node_info`, or `slurp` for the kubelet's file. Without a file the
+    node is new. Empty if none tells: a node whose file could not be read is not taken for a new one.
     """
-    fields = (read.get("found") or {}).get("kubelet_file") or {}
-    if "content" in read:
-        fields = parse.top_level(base64.b64decode(read["content"]).decode("utf-8", "replace"), (FIELD,))
-    return _share_mode.placeholder_directory(str(fields.get(FIELD) or ""))
+    for reading in readings:
+        fields = _fields(reading)
+        if fields is not None:
+            return _share_mode.placeholder_directory(str(fields.get(FIELD) or ""))
+    return ""
+
+
+def _fields(reading: t.Mapping[str, t.Any]) -> t.Optional[t.Mapping[str, t.Any]]:
+    if "content" in reading:
+        return parse.top_level(base64.b64decode(reading["content"]).decode("utf-8", "replace"), (FIELD,))
+    if "found" in reading:
+        return reading["found"].get("kubelet_file") or {}
+    return {} if NO_FILE in str(reading.get("msg", "")) else None
 
 
 class FilterModule:

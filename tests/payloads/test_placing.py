@@ -377,19 +377,19 @@ class Failures(SharedCase):
         site.repair()
         self.assertEqual((set(site.node.files), site.size("2.srv")["cpu"]), ({name_of(JobKey("pbs", "2.srv", 1))}, "4"))
 
-    def test_where_a_look_fails_time_and_again_jobs_have_their_cores_and_give_them_back(self):
+    def test_where_a_look_fails_time_and_again_a_call_fails_and_jobs_have_their_cores_until_they_end(self):
         for looked in ("placed", "active_units", "admitted"):
             with self.subTest(looked):
                 site = self.site(on_failure="requeue")
                 failing = unittest.mock.Mock(side_effect=HostError("cannot tell: Input/output error"))
                 setattr(site.node, looked, failing)
-                for call, outcome, cores in (
-                    (lambda site=site: site.begin(cores=2), "requeue", "2-7"),
-                    (site.repair, "accept", "2-7"),
-                ):
-                    told = call()
-                    self.assertEqual(told.done, actions.Done(outcome, "cannot tell: Input/output error"))
-                    self.assertEqual((site.free_cores(), failing.call_count), (cores, MOST_UNSEEN))
+                calls = [lambda site=site: site.begin(cores=2), site.repair]
+                if looked != "admitted":  # of which the other calls want to know nothing
+                    calls += [lambda site=site, event=event: site.act(event) for event in (actions.ADOPT, actions.ON)]
+                for call in calls:
+                    with self.assertRaisesRegex(HostError, "cannot tell"):
+                        call()
+                    self.assertEqual((site.free_cores(), failing.call_count), ("2-7", MOST_UNSEEN))
                     failing.reset_mock()
                 self.assertEqual((site.end().done.outcome, site.free_cores()), ("accept", "0-7"))
                 if looked == "active_units":

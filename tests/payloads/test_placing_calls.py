@@ -15,6 +15,8 @@ import unittest
 import unittest.mock
 
 from api_server import ApiServer
+from nodeshare.host.host import HostError
+from nodeshare.host.real_host import RealHost
 from nodeshare.kube import room_reader
 from nodeshare.model.answer import Answer
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
@@ -172,6 +174,18 @@ class Lives(PlacingCase):
         code, err = self.begin("--cpus", "2", "--limit", "2")
         self.assertEqual((code, "the kubelet has not admitted lease-pbs-1-srv-" in err), (75, True), err)
         self.assertEqual(self.pod_cores(), "2-3")
+
+    def test_where_services_cannot_be_asked_each_call_names_the_error_and_the_job_has_its_cores(self):
+        with unittest.mock.patch.object(RealHost, "active_units", side_effect=HostError("systemctl: no end")):
+            for words, code in (
+                ((*self.job("begin"), "--cpus", "2"), 0),
+                (("adopt", "--wlm", "pbs"), 1),
+                (("repair",), 1),
+                (("on",), 1),
+            ):
+                done, err = self.call(*words)
+                self.assertEqual((done, 'error="systemctl: no end"' in err), (code, True), err)
+                self.assertEqual(self.pod_cores(), "2-3")
 
     def test_the_way_back_takes_every_placeholder_and_the_fence(self):
         self.begin("--cpus", "2")

@@ -33,7 +33,11 @@ def rendered(role: str, name: str, **given: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("variable", "command", "linger"),
-    [("_node_share_repair_service", "repair", False), ("_node_share_return_service", "repair", True)],
+    [
+        ("_node_share_repair_service", "repair", False),
+        ("_node_share_return_service", "repair", True),
+        ("_node_share_fence_service", "fence", False),
+    ],
 )
 def test_the_units_of_nodeshare_call_it_as_it_wants_to_be_called(variable: str, command: str, linger: bool) -> None:
     lines = rendered("node_share", variable).splitlines()
@@ -41,7 +45,8 @@ def test_the_units_of_nodeshare_call_it_as_it_wants_to_be_called(variable: str, 
     program, *words = shlex.split(start)
     found = arguments.parse(words)
     assert program == "/usr/local/sbin/nodeshare"
-    assert (found.command, found.linger) == (command, linger)
+    assert (found.command, getattr(found, "linger", False)) == (command, linger)
+    assert "MemoryMax=512M" in lines, "what a tenant makes it read must not grow without bound"
 
 
 def test_the_unit_that_waits_for_the_linger_is_the_one_that_nodeshare_starts() -> None:

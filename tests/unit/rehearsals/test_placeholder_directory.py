@@ -16,15 +16,26 @@ from unit.rehearsals.conftest import seen
 
 IN_MEMORY, ON_DISK = "/run/converged-placeholders", "/var/lib/converged/placeholders"
 AT_BOOT = "/etc/tmpfiles.d/90-converged-node-share.conf"
+PBS = {
+    "bin_dir": "/opt/pbs/bin",
+    "home": "/var/spool/pbs",
+    "server": "ctl",
+    **{what: {} for what in ("queues", "hooks", "nodes", "settings")},
+    "jobs": [],
+}
+ROLES = ("node_share", "node_kubelet")
+BESIDE = {"converged_share_mode": "placeholder"}
 PREFLIGHT = {"converged.hpc.share_node_info": {}, "register": "__share_preflight_host"}
 
 
-def asked(rehearsal: Any, *before: dict[str, Any], **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def asked(
+    rehearsal: Any, *before: dict[str, Any], roles: tuple[str, ...] = ROLES, **given: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run both roles for one node; return what nodeshare and what the kubelet is to have."""
-    rehearsal.answer({"bin_dir": "/opt/pbs/bin", "home": "/var/spool/pbs"}, module="pbs_info")
-    roles = [{"import_role": {"name": f"converged.hpc.{name}"}} for name in ("node_share", "node_kubelet")]
-    play = {"hosts": "n1", "gather_facts": False, "tasks": [*before, *roles]}
-    site = {"converged_wlm": "pbs", "converged_share_mode": "placeholder"}
+    rehearsal.answer(PBS, module="pbs_info")
+    steps = [{"import_role": {"name": f"converged.hpc.{name}"}} for name in roles]
+    play = {"hosts": "n1", "gather_facts": False, "tasks": [*before, *steps]}
+    site = {"converged_wlm": "pbs", **BESIDE}
     done = rehearsal.play([play], **{**site, **given})
     assert done.passed, done.said
     (share,) = (call.args for call in done.calls if call.args.get("role") == "node_share")
@@ -74,12 +85,57 @@ def test_roles_by_themselves_read_the_kubelets_file(rehearsal: Any, answer: dict
     assert is_one(*asked(rehearsal)) == directory
 
 
-def test_a_node_is_moved_by_both_variables_and_a_boot_makes_the_directory_for_root_alone(
-    rehearsal: Any, tmp_path: Path
+@pytest.mark.parametrize("order", [ROLES, ROLES[::-1]], ids="-".join)
+@pytest.mark.parametrize("directory", [ON_DISK, IN_MEMORY, "/srv/static pods"])
+def test_both_roles_have_the_directory_that_one_variable_names(
+    rehearsal: Any, order: tuple[str, ...], directory: str
 ) -> None:
+    rehearsal.answer({"failed": True, "msg": "file not found: /var/lib/kubelet/config.yaml"}, module="slurp")
+    assert is_one(*asked(rehearsal, roles=order, node_share_manifests=directory)) == directory
+
+
+@pytest.mark.parametrize("order", [ROLES, ROLES[::-1]], ids="-".join)
+def test_where_preflight_had_no_answer_the_roles_read_the_file(rehearsal: Any, order: tuple[str, ...]) -> None:
+    rehearsal.answer({"failed": True, "msg": "timed out"}, module="share_node_info")
+    rehearsal.answer({"content": base64.b64encode(f"staticPodPath: {ON_DISK}\n".encode()).decode()}, module="slurp")
+    assert is_one(*asked(rehearsal, {**PREFLIGHT, "failed_when": False}, roles=order)) == ON_DISK
+
+
+@pytest.mark.parametrize("said", ["file is not readable: config.yaml", "The module interpreter '/p' was not found."])
+@pytest.mark.parametrize("role", ROLES)
+def test_a_file_that_cannot_be_read_ends_a_role(rehearsal: Any, role: str, said: str) -> None:
+    rehearsal.answer({"failed": True, "msg": said}, module="slurp")
+    play = {"hosts": "n1", "gather_facts": False, "tasks": [{"import_role": {"name": f"converged.hpc.{role}"}}]}
+    done = rehearsal.play([play], converged_wlm="slurm", **BESIDE)
+    assert not done.passed
+    assert not [call for call in done.calls if call.module in ("node_state", "kubelet_config")]
+
+
+def test_nodeshare_is_not_installed_where_nobody_has_read_what_the_kubelet_reads(rehearsal: Any) -> None:
+    role = {"import_role": {"name": "converged.hpc.node_share", "tasks_from": "install"}}
+    play = {"hosts": "n1", "gather_facts": False, "tasks": [role]}
+    done = rehearsal.play([play], converged_wlm="slurm", **BESIDE)
+    assert not done.passed
+    assert "manifests" in done.said
+
+
+def test_a_site_installs_nothing_where_a_placeholder_has_come_since_the_plan(rehearsal: Any) -> None:
+    rehearsal.answer(seen(kubelet_file={"staticPodPath": ON_DISK}, record=["node_kubelet"]), module="share_node_info")
+    rehearsal.answer(PBS, module="pbs_info")
+    for module in ("pbs_hook", "pbs_queue", "pbs_server"):
+        rehearsal.answer({"changed": True}, module=module)
+    refused = {"failed": True, "msg": f"staticPodPath is {ON_DISK}, which holds lease-pbs-15"}
+    rehearsal.answer(refused, module="kubelet_config", host="n1", check=True)
+    rehearsal.answer({"changed": True}, times=1, module="kubelet_config", host="n1", check=True)
+    done = rehearsal.playbook("site", **BESIDE, converged_wlm="pbs", node_share_manifests=IN_MEMORY)
+    assert "n1 is not converted: See whether the kubelet may read static pods elsewhere: staticPodPath is" in done.said
+    changed = [call.module for call in done.calls if call.host == "n1" and not call.check]
+    assert not {"node_state", "kubelet_config"}.intersection(changed)
+
+
+def test_a_node_is_moved_and_a_boot_makes_the_directory_for_root_alone(rehearsal: Any, tmp_path: Path) -> None:
     rehearsal.answer(seen(kubelet_file={"staticPodPath": ON_DISK}), module="share_node_info")
-    moved = {"node_share_manifests": IN_MEMORY, "node_kubelet_static_pods": IN_MEMORY}
-    share, kubelet = asked(rehearsal, PREFLIGHT, **moved)
+    share, kubelet = asked(rehearsal, PREFLIGHT, node_share_manifests=IN_MEMORY)
     assert is_one(share, kubelet) == IN_MEMORY
     (text,) = at_boot(share)
     root = tmp_path / "node"

@@ -75,16 +75,18 @@ def kubelet_cgroups(node: Machine) -> Findings:
 
     Without them a hand-over can still end all pods, but confines none of those that stay.
     """
-    grave = node.wanted.get("share_mode") in _share_mode.BESIDE
-    of_site = {} if node.joined_by_us else node.found.get("kubelet_file") or {}
-    config = {**of_site, **node.kubelet_config}
-    root = str(config.get("cgroupRoot") or "/")
+    config = {**(node.found.get("kubelet_file") or {}), **node.kubelet_config}
+    root, wrong = str(config.get("cgroupRoot") or "/"), {}
     if root != "/":
-        text = f"the kubelet's cgroupRoot is {root}, and pods are kept off jobs' cores in the cgroups below /"
-        yield (refuse if grave else warn)("kubelet_cgroups", text, "leave cgroupRoot out")
+        wrong["cgroupRoot"] = f"is {root}, and pods are kept off jobs' cores in the cgroups below /"
     if str(config.get("cgroupsPerQOS", True)).lower() == "false":
-        text = "the kubelet's cgroupsPerQOS is false, so that pods have no cgroups by which they are kept off jobs"
-        yield (refuse if grave else warn)("kubelet_cgroups", text, "leave cgroupsPerQOS out, or set it to true")
+        wrong["cgroupsPerQOS"] = "is false, so that pods have no cgroups by which they are kept off jobs"
+    for field, text in wrong.items():
+        # On a node that we have joined, a run takes out what the site has taken out of node_kubelet_config.
+        goes = node.joined_by_us and field not in node.kubelet_config
+        grave = node.wanted.get("share_mode") in _share_mode.BESIDE and not goes
+        advice = f"leave {field} out of node_kubelet_config and of the cluster's kubelet-config"
+        yield (refuse if grave else warn)("kubelet_cgroups", f"the kubelet's {field} {text}", advice)
 
 
 def devices(node: Machine) -> Findings:

@@ -13,7 +13,7 @@ import re
 import typing as t
 
 from ... import _share_mode
-from ..model import Findings, Machine, refuse
+from ..model import Findings, Machine, refuse, warn
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?\Z", re.ASCII)
 
@@ -25,11 +25,7 @@ def placeholders(node: Machine) -> Findings:
     yield from _labelled("share_mode", "converged_share_mode", node)
     if mode not in _share_mode.BESIDE:
         return
-    manifests = str(node.wanted.get("manifests", ""))
-    read = str(node.kubelet_config.get("staticPodPath") or node.wanted.get("static_pods") or "")
-    if posixpath.normpath(read) != posixpath.normpath(manifests):
-        text = f"the kubelet is to read static pods in {read or 'no directory'}, and placeholders stand in {manifests}"
-        yield refuse("static_pods", text, "give node_share_manifests and node_kubelet_static_pods the same directory")
+    yield from _directory(node)
     fence = node.wanted.get("fence")
     yield from _labelled("fence", "node_share_fence", node)
     if fence not in _share_mode.FENCES:
@@ -40,6 +36,20 @@ def placeholders(node: Machine) -> Findings:
     elif fence == "cores" and node.kubelet_config.get("cpuManagerPolicy") == "static":
         text = "the kubelet's cpuManagerPolicy static gives containers cores of their own, which may be those of jobs"
         yield refuse("fence", text, "leave it at none, or set node_share_fence: split")
+
+
+def _directory(node: Machine) -> Findings:
+    """Judge where placeholders stand, by what the roles take for a variable that the site does not set."""
+    so_far = str((node.found.get("kubelet_file") or {}).get("staticPodPath") or "")
+    manifests = str(node.wanted.get("manifests") or _share_mode.placeholder_directory(so_far))
+    given = node.kubelet_config.get("staticPodPath") or node.wanted.get("static_pods") or node.wanted.get("manifests")
+    read = str(given or _share_mode.placeholder_directory(so_far))
+    if posixpath.normpath(read) != posixpath.normpath(manifests):
+        text = f"the kubelet is to read static pods in {read}, and placeholders stand in {manifests}"
+        yield refuse("static_pods", text, "give node_share_manifests and node_kubelet_static_pods the same directory")
+    elif posixpath.normpath(manifests) == _share_mode.PLACEHOLDERS_ON_DISK:
+        text = f"placeholders stand on disk, in {manifests}: a job waits for a slow disk, and a full one keeps it out"
+        yield warn("static_pods", text, "move them while the node has no job: docs/guides/day-2.md")
 
 
 def _one_word(mode: str, of_nodeshare: str) -> Findings:

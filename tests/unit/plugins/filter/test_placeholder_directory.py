@@ -36,11 +36,20 @@ def preflight(**fields: str) -> dict[str, Any]:
         (slurped(f"# staticPodPath: {ON_DISK}\nstaticPodPath: {IN_MEMORY}\n"), IN_MEMORY),
         (slurped("kind: KubeletConfiguration\n"), IN_MEMORY),
         ({"failed": False, "msg": "file not found: /var/lib/kubelet/config.yaml"}, IN_MEMORY),
-        ({"skipped": True}, IN_MEMORY),
-        ({}, IN_MEMORY),
+        ({"failed": True, "msg": "file is not readable: /var/lib/kubelet/config.yaml"}, ""),
+        ({"failed": True, "msg": "The module interpreter '/opt/python' was not found."}, ""),
+        ({"unreachable": True, "msg": "Connection timed out"}, ""),
+        ({"skipped": True}, ""),
+        ({}, ""),
     ],
 )
-def test_a_kubelet_that_reads_the_directory_on_disk_goes_on_and_all_others_have_one_in_memory(
+def test_a_kubelet_that_reads_the_directory_on_disk_goes_on_others_have_one_in_memory_and_nobody_guesses(
     read: dict[str, Any], directory: str
 ) -> None:
-    assert FilterModule().filters()["placeholder_directory"](read) == directory
+    assert FilterModule().filters()["placeholder_directory"]([{}, read]) == directory
+
+
+def test_the_first_reading_that_tells_is_taken() -> None:
+    directory = FilterModule().filters()["placeholder_directory"]
+    assert directory([preflight(staticPodPath=ON_DISK), slurped(f"staticPodPath: {IN_MEMORY}\n")]) == ON_DISK
+    assert directory([{"msg": "timed out"}, slurped(f"staticPodPath: {ON_DISK}\n")]) == ON_DISK

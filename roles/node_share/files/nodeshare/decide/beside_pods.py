@@ -59,7 +59,7 @@ Plan = Mapping[str, Planned]
 
 def next_step(leases: Tuple[Lease, ...], event: str, settings: Settings, seen: Observed) -> Action:
     if seen.unseen:
-        return _fenced(leases, seen, _failed(event, settings, seen.unseen))
+        return _fenced(leases, seen, Done(ACCEPT, seen.unseen))
     if seen.placed is None:
         return Look(PLACED)
     stale = _stale(leases, seen)

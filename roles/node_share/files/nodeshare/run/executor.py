@@ -87,6 +87,8 @@ class Executor:
         for _step in range(MOST_STEPS):
             action, seen = self._decide(event, seen)
             if isinstance(action, Done):
+                if seen.unseen and event != actions.END:
+                    raise HostError(seen.unseen)  # the fence is drawn; all else is not known
                 return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks))
             if isinstance(action, _AT_ONCE):
                 continue

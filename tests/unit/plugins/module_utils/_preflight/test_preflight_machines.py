@@ -431,7 +431,11 @@ def test_what_a_hand_over_and_the_kubelet_can_live_with_is_no_finding(
     assert site.judge()["n1"].findings == ()
 
 
-def test_a_kubelet_that_we_have_made_is_judged_by_what_it_will_have() -> None:
+@pytest.mark.parametrize("fields", [{"cgroupsPerQOS": "false"}, {"cgroupRoot": "/site"}])
+def test_what_a_run_may_take_out_of_a_kubelet_that_we_have_made_is_named_and_does_not_stop_that_run(
+    fields: dict[str, str],
+) -> None:
     site = Site()
-    site.n1.update(kubelet_file={"cgroupsPerQOS": "false"}, record=["node_kubelet"])
-    assert "kubelet_cgroups" not in [one.code for one in site.judge()["n1"].findings]
+    site.wanted.update(share_mode="placeholder")
+    site.n1.update(kubelet_file=fields, record=["node_kubelet"])
+    assert [one.level for one in site.judge()["n1"].findings if one.code == "kubelet_cgroups"] == ["warn"]

@@ -299,6 +299,7 @@ def test_a_node_that_nobody_has_for_himself_is_named_where_pods_make_room(
     assert told(batch_pbs.sharing("n2", answer, mode)) == []
 
 
+ON_DISK = "/var/lib/converged/placeholders"
 PLACES = "/run/converged-placeholders"
 SPLIT = {"fence": "split", "pod_cpus": "4-7"}
 
@@ -319,7 +320,10 @@ SPLIT = {"fence": "split", "pod_cpus": "4-7"}
         ({}, {"staticPodPath": PLACES + "/"}, []),
         ({}, {"staticPodPath": "/etc/kubernetes/manifests"}, ["static_pods"]),
         ({"manifests": "/etc/kubernetes/manifests"}, {"staticPodPath": "/etc/kubernetes/manifests"}, []),
-        ({"static_pods": ""}, {}, ["static_pods"]),
+        ({"static_pods": ""}, {}, []),
+        ({"static_pods": "", "manifests": ""}, {}, []),
+        ({"static_pods": "/srv/pods", "manifests": ""}, {}, ["static_pods"]),
+        ({"static_pods": "", "manifests": "/srv/pods"}, {}, []),
         ({"inventory_fence": "cores"}, {}, []),
         ({"inventory_fence": "counts"}, {}, ["fence"]),
     ],
@@ -331,6 +335,27 @@ def test_the_kubelet_and_nodeshare_mean_the_same_directory_and_give_no_core_twic
     settings = {"share_mode": mode, "fence": "cores", "manifests": PLACES, "static_pods": PLACES, **wanted}
     judged = placeholder_mode.placeholders(Machine({**settings, "kubelet_config": kubelet}, {}))
     assert [finding.code for finding in judged] == ([] if mode == "handover" else found)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "level"),
+    [
+        ({}, "warn"),
+        ({"manifests": ON_DISK}, "warn"),
+        ({"manifests": ON_DISK, "static_pods": ON_DISK}, "warn"),
+        ({"manifests": PLACES}, ""),
+        ({"manifests": PLACES, "static_pods": PLACES}, ""),
+        ({"static_pods": PLACES}, "refuse"),
+        ({"manifests": PLACES, "static_pods": ON_DISK}, "refuse"),
+    ],
+)
+def test_of_a_node_of_an_earlier_release_what_the_roles_will_do_is_judged(wanted: dict[str, str], level: str) -> None:
+    machine = Machine(
+        {"share_mode": "placeholder", "fence": "cores", "manifests": "", "static_pods": "", **wanted},
+        {"kubelet_file": {"staticPodPath": ON_DISK}},
+    )
+    found = [finding.level for finding in placeholder_mode.placeholders(machine) if finding.code == "static_pods"]
+    assert found == ([level] if level else [])
 
 
 @pytest.mark.parametrize(
