@@ -46,7 +46,8 @@ def begin(job, folder, mount):
         pbs.event().reject(f"{len(chosen)} cores are left of {wanted}")
     path = os.path.join(folder, str(job.id))
     os.makedirs(path, exist_ok=True)
-    write(os.path.join(path, "cpuset.mems"), read(os.path.join(mount, "cpuset.mems"), "0"))
+    mems = read(os.path.join(mount, "cpuset.mems")) or read(os.path.join(mount, "cpuset.mems.effective"), "0")
+    write(os.path.join(path, "cpuset.mems"), mems)
     write(os.path.join(path, "cpuset.cpus"), ",".join(map(str, chosen)))
 
 
@@ -65,9 +66,10 @@ def main():
         mount = json.load(stream)["mount_path"]
     folder = os.path.join(mount, "pbs_jobs.service", "jobid")
     os.makedirs(folder, exist_ok=True)
+    if os.path.exists(os.path.join(mount, "cgroup.controllers")):  # cgroup v2 hands a controller down
+        for parent in (mount, os.path.dirname(folder), folder):
+            write(os.path.join(parent, "cgroup.subtree_control"), "+cpuset")
     for made in (os.path.dirname(folder), folder):
-        if os.path.exists(os.path.join(mount, "cgroup.controllers")):  # cgroup v2 hands a controller down
-            write(os.path.join(os.path.dirname(made), "cgroup.subtree_control"), "+cpuset")
         for name in ("cpuset.cpus", "cpuset.mems"):
             if os.path.exists(os.path.join(mount, name)):
                 write(os.path.join(made, name), read(os.path.join(mount, name)))

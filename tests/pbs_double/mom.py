@@ -128,7 +128,10 @@ class Mom:
 
     def _wait_for_a_change(self) -> None:
         path = self._folder / "state"
-        before = path.stat().st_ino if path.exists() else 0
+        if not path.exists():  # it is borrowed, or nothing was kept so far
+            time.sleep(_TURN)
+            return
+        before = path.stat().st_ino
         deadline = time.monotonic() + _TURN
         while time.monotonic() < deadline and path.exists() and path.stat().st_ino == before:
             time.sleep(_LOOK)

@@ -9,17 +9,19 @@ There is no process: a command takes the lock, lets the time pass that has passe
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import math
+import os
 import pickle
 import time
 import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pbs_double import lending
 from pbs_double.cluster import HOSTS, SERVER
 
+LENDER = os.environ.get("PBS_DOUBLE_LENDER", "")  # where this host borrows the state, if it cannot mount its folder
 VERSION = "23.06.06"
 MEMORY_KB = 24684084
 Attributes = dict[str, str]
@@ -209,21 +211,12 @@ def fresh_node(name: str, now: float) -> Attributes:
 
 @contextlib.contextmanager
 def opened(folder: Path) -> t.Iterator[State]:
-    """The state, alone; what has changed is written back, also when the request is refused.
-
-    It is replaced as a whole, since a MoM may be killed while it writes.
-    """
-    path = folder / "state"
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        before = path.read_bytes() if path.exists() else b""
-        state = pickle.loads(before) if before else fresh(folder, time.time())
+    """The state, alone; what has changed is written back, also when the request is refused."""
+    with lending.borrowed(LENDER) if LENDER else lending.held(folder) as copy:
+        state = pickle.loads(copy.content) if copy.content else fresh(folder, time.time())
         try:
             yield state
         finally:
             after = pickle.dumps(state)
-            if after != before:
-                new = folder / "state.new"
-                new.write_bytes(after)
-                new.chmod(0o666)
-                new.replace(path)
+            if after != copy.content:
+                copy.keep(after)

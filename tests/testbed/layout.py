@@ -85,11 +85,11 @@ def check_machines(request: Request) -> None:
         raise UsageError(f"--vm needs --debian {MACHINE_DEBIAN}, found --debian {request.debian}")
     if request.slurm_conf == "shared":
         raise UsageError("--vm needs --slurm-conf local or configless, found --slurm-conf shared")
-    if request.wlm in ("pbs", "torque"):
-        text = "hosts of its double share folders of this machine"
-        raise UsageError(f"--vm needs --wlm slurm or none, found --wlm {request.wlm}: {text}")
+    if request.wlm == "torque":
+        text = "hosts of its double share this machine's folders"
+        raise UsageError(f"--vm needs --wlm slurm, pbs or none, found --wlm {request.wlm}: {text}")
     if request.wlm == "none" and not request.kube:
-        raise UsageError("--vm needs --kube or --wlm slurm: machines join the network of the bed's containers")
+        raise UsageError("--vm needs --kube, or --wlm slurm or pbs: machines join the network of the bed's containers")
     if request.nodes > MAX_MACHINES:
         raise UsageError(f"--nodes {request.nodes}: with --vm give a number from 1 to {MAX_MACHINES}")
 

@@ -6,7 +6,8 @@
 OpenPBS stays where it is installed, for that place is compiled in; hosts see it there, and where it lies as a rule. The
 double has no server process. Its state is one folder of the machine that all hosts of the bed mount, with one lock,
 so that a command on any host, a second controller too, is the server. Each MoM runs the hooks on its own host, and
-keeps its home there too.
+keeps its home there too. Nodes that are virtual machines mount nothing: they have a folder of their own, and borrow
+the state from the first controller.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import time
 from pathlib import Path
 
+from pbs_double import lending
 from pbs_double.cluster import PROGRAMS
 from pbs_double.real import HOME, installation, settings
 
@@ -27,9 +29,12 @@ from testbed.state import Bed, Host
 
 DOUBLE = Path(__file__).resolve().parent.parent / "pbs_double"
 LIBRARY = "/opt/testbed/lib"
+# Of a virtual machine, which has its programs on a disk that cannot be written at that place.
+OWN_LIBRARY = "/usr/local/lib/testbed"
 EXEC, CLUSTER, START = "/opt/pbs", "/var/spool/pbs-cluster", "/usr/local/sbin/start-pbs"
 GOOD = frozenset({"free", "job-busy", "job-exclusive"})
 POLL_SECONDS = 0.2
+HOME_FOLDERS = ("mom_priv/hooks/tmp", "mom_logs")
 
 PROGRAM = """\
 #!/usr/bin/python3 -IS
@@ -38,6 +43,7 @@ import sys
 
 sys.dont_write_bytecode = True
 os.environ["PBS_DOUBLE_HOSTS"] = {hosts!r}
+os.environ["PBS_DOUBLE_LENDER"] = {lender!r}
 sys.path.insert(0, {library!r})
 from pbs_double.{module} import run
 
@@ -59,6 +65,17 @@ KillMode={kill}
 WantedBy=multi-user.target
 """
 
+LENDER_UNIT = f"""\
+[Unit]
+Description=The state of PBS for hosts that cannot mount its folder
+
+[Service]
+ExecStart={EXEC}/sbin/pbs_lender
+
+[Install]
+WantedBy=multi-user.target
+"""
+
 SCRIPT = f"""\
 #!/bin/sh -e
 # At its first start a host makes its home. Output of jobs stays on it: there is no ssh from one to another.
@@ -72,7 +89,7 @@ fi
 
 def installed_for(request: Request) -> str:
     """Where the OpenPBS is that this bed can have: one server, and hosts with the libraries that it was built with."""
-    fits = request.wlm == "pbs" and request.controllers == 1 and request.debian == DEFAULT_DEBIAN
+    fits = request.wlm == "pbs" and request.controllers == 1 and request.debian == DEFAULT_DEBIAN and not request.vm
     root = installation() if fits else None
     return str(root or "")
 
@@ -82,12 +99,15 @@ def make_folders(bed: Bed) -> None:
     if bed.pbs_exec:
         return
     cluster = _folder(bed)
+    cluster.mkdir()
     for host in bed.nodes:
-        for part in ("mom_priv/hooks/tmp", "mom_logs"):
+        if host.machine:
+            continue
+        for part in HOME_FOLDERS:
             (cluster / "homes" / host.name / part).mkdir(parents=True)
         program = cluster / "sbin" / host.name / "pbs_python"
         program.parent.mkdir(parents=True)
-        program.write_text(_program(bed, "pbs_python", host.name))
+        program.write_text(_program(bed, host, "pbs_python", host.name))
         program.chmod(0o755)
     # The MoMs live as long as this process of their containers.
     (cluster / "owner").write_text("1")
@@ -98,7 +118,7 @@ def make_folders(bed: Bed) -> None:
 
 def volumes(bed: Bed, host: Host) -> tuple[Volume, ...]:
     """What a host of the batch system mounts."""
-    if bed.wlm != "pbs" or host.role == "kube":
+    if bed.wlm != "pbs" or host.role == "kube" or host.machine:
         return ()
     if bed.pbs_exec:
         return (Volume(Path(bed.pbs_exec), bed.pbs_exec, read_only=True),)
@@ -123,15 +143,36 @@ def _openpbs(root: str, host: Host) -> list[NodeFile]:
 
 
 def _double(bed: Bed, host: Host) -> list[NodeFile]:
-    made = [NodeFile(f"{EXEC}/bin/{command}", _program(bed, "double", command), mode=0o755) for command in PROGRAMS]
+    made = [NodeFile(f"{EXEC}/bin/{name}", _program(bed, host, "double", name), mode=0o755) for name in PROGRAMS]
     if host.role == "node":
         mom = f"{EXEC}/sbin/pbs_mom"
         made += [
             NodeFile(HOME, target=f"{CLUSTER}/homes/{host.name}"),
-            NodeFile(mom, _program(bed, "mom", host.name), mode=0o755),
+            NodeFile(mom, _program(bed, host, "mom", host.name), mode=0o755),
             *_unit(mom, kill="process"),
         ]
+    if host.machine:
+        made += _own_folder(bed, host)
+    elif host == bed.controllers[0] and any(node.machine for node in bed.nodes):
+        lender = f"{EXEC}/sbin/pbs_lender"
+        made += [
+            NodeFile(lender, _program(bed, host, "lending", host.name), mode=0o755),
+            NodeFile("/lib/systemd/system/pbs-lender.service", LENDER_UNIT),
+            enabled("pbs-lender.service"),
+        ]
     return made
+
+
+def _own_folder(bed: Bed, host: Host) -> list[NodeFile]:
+    """What other hosts mount, on the disk of a virtual machine."""
+    made = [NodeFile(f"{CLUSTER}/homes/{host.name}/{part}") for part in HOME_FOLDERS]
+    program = _program(bed, host, "pbs_python", host.name)
+    made += [
+        NodeFile(f"{CLUSTER}/owner", "1"),
+        NodeFile(f"{CLUSTER}/sbin/{host.name}/pbs_python", program, mode=0o755),
+    ]
+    sources = sorted(DOUBLE.glob("*.py"))
+    return made + [NodeFile(f"{OWN_LIBRARY}/{DOUBLE.name}/{path.name}", path.read_bytes()) for path in sources]
 
 
 def _unit(start: str, *, kill: str) -> list[NodeFile]:
@@ -165,6 +206,8 @@ def _folder(bed: Bed) -> Path:
     return bed.dir / "pbs"
 
 
-def _program(bed: Bed, module: str, first: str) -> str:
-    hosts = " ".join(host.name for host in (*bed.controllers[:1], *bed.nodes))
-    return PROGRAM.format(hosts=hosts, library=LIBRARY, module=module, first=first, cluster=CLUSTER)
+def _program(bed: Bed, host: Host, module: str, first: str) -> str:
+    hosts = " ".join(one.name for one in (*bed.controllers[:1], *bed.nodes))
+    lender = f"{bed.controllers[0].name}:{lending.PORT}" if host.machine else ""
+    library = OWN_LIBRARY if host.machine else LIBRARY
+    return PROGRAM.format(hosts=hosts, lender=lender, library=library, module=module, first=first, cluster=CLUSTER)

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from e2e import workload
@@ -26,6 +27,11 @@ find / -xdev \( -path /proc -o -path /run -o -path /tmp -o -path /var/log -o -pa
     -o -path /var/lib/dpkg -o -path /opt/testbed \) -prune -o -printf '%p %y %m %U:%G %l\n'
 find /etc /usr/local -xdev -type f ! -name ld.so.cache -exec sha256sum {} +
 """
+# What apt and systemd write for themselves, and the seed that munged writes when it stops, as at the reboot.
+VOLATILE = (
+    *("/etc/ld.so.cache", "/etc/.updated", "/var/.updated", "/var/lib/private", "/var/lib/containers"),
+    "/var/lib/munge/munged.seed",
+)
 TIMES = {
     "node_share_linger": 2,
     "node_share_deadline": 20,
@@ -99,12 +105,20 @@ class MachineHosts(Site):
         """Wait until a pod of this name runs."""
         until(lambda: bool(workload.ready(self, app)), f"a pod of {app} runs", MACHINE_SECONDS)
 
-    def look(self) -> dict[str, object]:
+    def look(self) -> dict[str, Any]:
         """Return what a conversion changes: modules, files with their contents below /etc, units, links."""
         files = self.node(NODE, FILES).splitlines()
         units = self.node(NODE, "systemctl list-unit-files --plain --no-legend").splitlines()
         links = self.node(NODE, "ip -o link | cut -d: -f2").split()
         return {"modules": self.modules(), "files": set(files), "units": set(units), "links": set(links)}
+
+    def changes(self, before: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+        """Yield what a look differs in from one before, a line each, and whether it is there now."""
+        after = self.look()
+        for what in ("files", "units", "links"):
+            for line in sorted(before[what] ^ after[what]):
+                if not any(one in line for one in VOLATILE):
+                    yield f"{what}: {line}", line in after[what]
 
 
 class MachineSite(MachineHosts, Sharing):

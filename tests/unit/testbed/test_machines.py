@@ -123,11 +123,11 @@ def test_with_vm_nodes_are_machines_and_all_other_hosts_are_containers(paper_bed
         ),
         (
             Request(vm=True, wlm="none", kube=False),
-            "--vm needs --kube or --wlm slurm: machines join the network of the bed's containers",
+            "--vm needs --kube, or --wlm slurm or pbs: machines join the network of the bed's containers",
         ),
         (
-            Request(vm=True, wlm="pbs"),
-            "--vm needs --wlm slurm or none, found --wlm pbs: hosts of its double share folders of this machine",
+            Request(vm=True, wlm="torque"),
+            "--vm needs --wlm slurm, pbs or none, found --wlm torque: hosts of its double share this machine's folders",
         ),
         (Request(vm=True, nodes=5), "--nodes 5: with --vm give a number from 1 to 4"),
         (Request(security="selinux"), "--security selinux needs --vm: containers have the kernel of this machine"),

@@ -49,6 +49,22 @@ def test_the_state_is_one_folder_with_a_home_for_each_node(paper_bed: Beds) -> N
     assert cluster.stat().st_mode & 0o777 == 0o777
 
 
+def test_a_virtual_machine_mounts_nothing_and_borrows_the_state_from_the_first_controller(paper_bed: Beds) -> None:
+    bed = paper_bed(wlm="pbs", vm=True)
+    bed.dir.mkdir(parents=True)
+    pbs.make_folders(bed)
+    assert not (bed.dir / "pbs/homes").exists(), "the server would look for a MoM here"
+    assert pbs.volumes(bed, bed.host("n1")) == ()
+    found = {host.name: {file.path: file for file in pbs.files(bed, host)} for host in bed.hosts}
+    lenders = {name for name, files in found.items() if "/opt/pbs/sbin/pbs_lender" in files}
+    assert lenders == {"ctl"}
+    for path in ("/opt/pbs/sbin/pbs_mom", "/opt/pbs/bin/qstat", "/var/spool/pbs-cluster/sbin/n1/pbs_python"):
+        assert "'ctl:15010'" in str(found["n1"][path].content)
+    assert "PBS_DOUBLE_LENDER\"] = ''" in str(found["ctl"]["/opt/pbs/bin/qstat"].content)
+    ours = {path.removeprefix(pbs.OWN_LIBRARY) for path in found["n1"] if path.startswith(pbs.OWN_LIBRARY)}
+    assert {"/pbs_double/mom.py", "/pbs_double/lending.py", "/pbs_double/state.py"} <= ours
+
+
 def test_openpbs_is_seen_where_it_is_installed_and_where_it_lies_as_a_rule(paper_bed: Beds) -> None:
     bed = paper_bed(wlm="pbs", pbs_exec="/srv/openpbs")
     found = {host.name: {file.path: file for file in pbs.files(bed, host)} for host in bed.hosts}
@@ -73,6 +89,7 @@ def test_a_bed_has_openpbs_where_it_fits(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     requests = (Request(wlm="pbs"), Request(), Request(wlm="pbs", controllers=2), Request(wlm="pbs", debian=13))
     assert [pbs.installed_for(request) for request in requests] == [str(tmp_path), "", "", ""]
+    assert pbs.installed_for(Request(wlm="pbs", vm=True)) == ""
     monkeypatch.setenv("PBS_EXEC", "")
     assert pbs.installed_for(Request(wlm="pbs")) == ""
 
