@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from nodeshare.model.settings import Settings
 from nodeshare.run import arguments
 
@@ -52,6 +53,10 @@ def test_the_units_of_nodeshare_call_it_as_it_wants_to_be_called(variable: str, 
 def test_the_unit_that_waits_for_the_linger_is_the_one_that_nodeshare_starts() -> None:
     files = yaml.safe_load((ROLES / "node_share/vars/main.yml").read_text(encoding="utf-8"))["_node_share_files"]
     assert f"/etc/systemd/system/{Settings(node='n1').return_unit}" in [item["path"] for item in files]
+
+
+def test_nodeshare_by_itself_has_placeholders_where_the_roles_have_them_on_a_new_node() -> None:
+    assert Settings(node="n1").manifests == _share_mode.placeholder_directory("")
 
 
 @pytest.mark.parametrize(("driver", "systemd"), [("systemd", True), ("cgroupfs", False)])
