@@ -14,13 +14,13 @@ from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather im
 FIELD = "staticPodPath"
 
 
-NO_FILE = "file not found"
+NO_FILE = "not found: /var/lib/kubelet/config.yaml"
 
 
 def placeholder_directory(readings: t.Iterable[t.Mapping[str, t.Any]]) -> str:
     """Return the directory of placeholders on a node, by the first reading that tells what its kubelet reads.
 
-    A reading is what a task has registered: `share_node_info`, or `slurp` for the kubelet's file. Without a file the
+    A reading is the result of a task that asked share_node_info, or slurp for the kubelet's file. Without a file the
     node is new. Empty if none tells: a node whose file could not be read is not taken for a new one.
     """
     for reading in readings:

@@ -77,7 +77,7 @@ def test_a_site_leaves_a_node_of_an_earlier_release_its_directory_and_gives_othe
     ("answer", "directory"),
     [
         ({"content": base64.b64encode(f"staticPodPath: {ON_DISK}\n".encode()).decode()}, ON_DISK),
-        ({"failed": True, "msg": "file not found: /var/lib/kubelet/config.yaml"}, IN_MEMORY),
+        ({"failed": True, "msg": "File not found: /var/lib/kubelet/config.yaml"}, IN_MEMORY),
     ],
 )
 def test_roles_by_themselves_read_the_kubelets_file(rehearsal: Any, answer: dict[str, Any], directory: str) -> None:

@@ -36,6 +36,7 @@ def preflight(**fields: str) -> dict[str, Any]:
         (slurped(f"# staticPodPath: {ON_DISK}\nstaticPodPath: {IN_MEMORY}\n"), IN_MEMORY),
         (slurped("kind: KubeletConfiguration\n"), IN_MEMORY),
         ({"failed": False, "msg": "file not found: /var/lib/kubelet/config.yaml"}, IN_MEMORY),
+        ({"failed": False, "msg": "File not found: /var/lib/kubelet/config.yaml"}, IN_MEMORY),
         ({"failed": True, "msg": "file is not readable: /var/lib/kubelet/config.yaml"}, ""),
         ({"failed": True, "msg": "The module interpreter '/opt/python' was not found."}, ""),
         ({"unreachable": True, "msg": "Connection timed out"}, ""),
