@@ -446,6 +446,23 @@ def test_what_waited_for_a_reservation_is_placed_when_the_head_is_gone() -> None
     assert site.runs(small.name)
 
 
+def test_a_node_that_comes_into_the_place_of_one_that_is_kept_is_open_to_all() -> None:
+    site = Site(2)
+    site.simulated.see(*(mine(f"old{row}", node=f"n{row}", request=amounts(cpu="2")) for row in range(2)))
+    site.big(2)
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    small = site.small("2")
+    site.run()
+    assert not site.runs(small.name)
+    kept = node("n0", allocatable=site.allocatable)
+    site.simulated.gone(kept)
+    site.simulated.see(node("spare", allocatable=amounts(cpu="2", memory="8Gi", pods="10")), replace(kept, uid="again"))
+    site.run()
+    assert site.node_of(small.name) == "spare"
+
+
 @pytest.mark.parametrize("run", [1, 5])
 def test_many_equal_pods_at_once_leave_the_head_its_room(run: int) -> None:
     site = Site(3, cpu="8")

@@ -126,7 +126,9 @@ class Reservations:
         self.next_look = -inf
         self.due = inf
         self.due_outside = inf
+        # What reservations keep together, by row, and the generation of the nodes for which these are the rows.
         self._sums: dict[tuple[int, ...], tuple[Rows, NDArray[np.int64]]] = {}
+        self._summed_at = -1
 
     def note(self, job: Job) -> None:
         """Take note that a job was refused for lack of room: it may be the head of its queue."""
@@ -222,6 +224,9 @@ class Reservations:
 
     def _sum(self, bound: tuple[Reservation, ...]) -> tuple[Rows, NDArray[np.int64]]:
         """Return the rows of these reservations, each once, and what they keep there together."""
+        if self._summed_at != self._columns.generation:
+            self._sums.clear()
+            self._summed_at = self._columns.generation
         key = tuple(map(id, bound))
         found = self._sums.get(key)
         if found is None:
