@@ -14,7 +14,7 @@ from placement.model.objects.workload import VOLCANO
 from placement.model.rules.selector import NodeSelector
 from placement.policy.plugins.configuration import Configuration, load
 from placement_kit.backed import Backed
-from placement_kit.builders import amounts, gang, mine, near, node, pairs, queue
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, priority_class, queue
 from placement_kit.simulated import Simulated
 
 PATIENCE = 60.0
@@ -230,6 +230,21 @@ def test_a_job_that_ends_before_the_head_can_start_uses_the_nodes_that_are_kept(
     assert site.simulated.now <= 1000 + 30 + 2 * 10
 
 
+def test_a_pod_that_was_refused_is_placed_when_the_head_has_to_wait_until_it_would_have_ended() -> None:
+    site = Timed(1, cpu="6", reserve_after=604_800)
+    site.limited(5000, "2")
+    site.big(1, "6", priority=100)
+    site.run()
+    site.tick()
+    refused = site.limited(6000, "2")
+    assert not refused.node
+    # The shadow time of the head moves to the end of this one.
+    assert site.limited(10_000, "2", priority=1000).node
+    site.tick(LOOK)
+    site.run()
+    assert site.runs(refused.name)
+
+
 def test_an_end_that_is_not_known_is_not_before_the_shadow_time() -> None:
     site = Timed(2)
     site.small("4", lasts=1000)
@@ -409,6 +424,25 @@ def test_a_job_of_a_higher_priority_is_not_bound_by_the_reservation() -> None:
     site.run()
     assert site.runs(before.name)
     assert not site.runs(behind.name)
+
+
+@pytest.mark.parametrize("in_other_queue", [False, True])
+def test_a_pod_that_was_refused_is_placed_when_the_head_gets_a_lower_priority(in_other_queue: bool) -> None:
+    site = Site(1)
+    site.simulated.see(queue("other"), priority_class("high", 10), priority_class("low", -10))
+    site.small("2", lasts=1000)
+    site.run()
+    group = gang("big", 1, priority_class="high")
+    site.simulated.see(group, mine("big0", group="big", request=amounts(cpu="4")))
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    refused = site.small(annotations=in_queue("other") if in_other_queue else ())
+    site.run()
+    assert not site.runs(refused.name)
+    site.simulated.see(replace(group, priority_class="low"))
+    site.run()
+    assert site.runs(refused.name)
 
 
 def test_a_pod_of_a_daemonset_is_not_bound_by_the_reservation() -> None:

@@ -102,7 +102,7 @@ def _hold(session: Session, found: Sequence[Reservation]) -> None:
     """Hold what is kept for jobs that are still heads; jobs that were refused because of others are tried again."""
     kept = session.reservations
     found = tuple(_paused_or_not(session, item) for item in found if _stands(session, item, found))
-    if found != kept.active and kept.hold(found):
+    if kept.hold(found):
         session.cache.versions.room += 1
 
 

@@ -53,9 +53,20 @@ Kept = dict[str, NDArray[np.int64]]
 Rows = NDArray[np.intp]
 
 
+@dataclass(slots=True)
+class Refused:
+    """What comes nearest to being let in, of all jobs that were refused room because of one reservation."""
+
+    # The earliest end of any of them, and the first order of those in the queue of the head.
+    end: float = inf
+    order: tuple[object, ...] | None = None
+    # The highest rank of those in other queues.
+    rank: tuple[int, int] | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Reservation:
-    """What is kept for one head. Times are monotonic seconds. Only `denied` ever changes: another is made instead."""
+    """What is kept for one head. Times are monotonic seconds. Only `refused` ever changes: another is made instead."""
 
     job: Job
     queue_path: QueuePath
@@ -64,8 +75,8 @@ class Reservation:
     nodes: Kept
     # Whether the queue of the head has all that it deserves for now: then nothing is kept from other queues.
     paused: bool = False
-    # Whether a job was refused room because of it.
-    denied: bool = False
+    # Jobs that were refused room because of it; None if none was.
+    refused: Refused | None = None
 
     def binds(self, job: Job, queue_path: QueuePath) -> bool:
         """Return whether this job, in the queue of this path, is behind the head."""
@@ -73,18 +84,38 @@ class Reservation:
             return False
         if job.queue == self.job.queue:
             return job.order > self.job.order
-        if self.paused:
-            return False
-        above = next(
-            (mine[1] - own[1] for mine, own in zip(queue_path, self.queue_path, strict=False) if mine != own), 0
-        )
-        return (above, job.priority) <= (0, self.job.priority)
+        return not self.paused and self._rank(job, queue_path) <= (0, self.job.priority)
+
+    def _rank(self, job: Job, queue_path: QueuePath) -> tuple[int, int]:
+        """Return how far its queue is above the head's, and the job's priority."""
+        pairs = zip(queue_path, self.queue_path, strict=False)
+        return next((theirs[1] - own[1] for theirs, own in pairs if theirs != own), 0), job.priority
+
+    def refuse(self, job: Job, queue_path: QueuePath, end: float) -> None:
+        """Take note that a job in the queue of this path, which ends at this time at the latest, was refused room."""
+        refused = self.refused = self.refused or Refused()
+        refused.end = min(refused.end, end)
+        if job.queue == self.job.queue:
+            refused.order = job.order if refused.order is None else min(refused.order, job.order)
+        else:
+            rank = self._rank(job, queue_path)
+            refused.rank = rank if refused.rank is None else max(refused.rank, rank)
 
     def gives_back(self, later: "Reservation | None") -> bool:
-        """Return whether a job that this one refuses may have room beside the one that follows it, if any does."""
-        if later is None or (later.paused and not self.paused) or self.shadow == NO_SHADOW < later.shadow:
+        """Return whether a job that was refused may have room beside the reservation that follows, if any does.
+
+        That may be the same one, whose head comes later in its queue by now.
+        """
+        refused = self.refused
+        if refused is None:
+            return False
+        if later is None or (later.paused and not self.paused) or refused.end <= later.shadow:
             return True
-        return any(_is_less(later.nodes.get(name), kept) for name, kept in self.nodes.items())
+        if refused.order is not None and refused.order < later.job.order:
+            return True
+        if refused.rank is not None and refused.rank > (0, later.job.priority):
+            return True
+        return later is not self and any(_is_less(later.nodes.get(name), kept) for name, kept in self.nodes.items())
 
 
 @dataclass(slots=True)
@@ -158,16 +189,15 @@ class Reservations:
     def hold(self, found: Iterable[Reservation]) -> bool:
         """Hold these reservations from now on; return whether jobs that were refused before may have room now."""
         before, self.active = self.active, tuple(found)
-        self._sums.clear()
+        if self.active != before:
+            self._sums.clear()
         freed = False
         for item in before:
             later = self.of(item.job)
-            if later is item:
-                continue
-            back = item.denied and item.gives_back(later)
+            back = item.gives_back(later)
             freed = freed or back
             if later is not None:
-                later.denied = item.denied and not back
+                later.refused = None if back else item.refused
         return freed
 
     def forget(self) -> None:
@@ -184,11 +214,14 @@ class Reservations:
         """Return the reservations that the task, which ends at this time at the latest, must leave enough for."""
         if not self.active or task.pod.daemon:
             return ()
-        job, deadline = task.job, task.pod.spec.deadline
+        job, end = task.job, self._end(task, end)
         queue_path = self.queue_paths.get(job.queue, ())
-        if deadline is not None and deadline > 0:
-            end = min(end, self.now + deadline + GRACE)
         return tuple(item for item in self.active if end > item.shadow and item.binds(job, queue_path))
+
+    def _end(self, task: Task, end: float) -> float:
+        """Return when the task ends at the latest if it begins now."""
+        deadline = task.pod.spec.deadline
+        return min(end, self.now + deadline + GRACE) if deadline is not None and deadline > 0 else end
 
     def mask(self, task: Task, end: float = inf) -> Bools | None:
         """Return the rows that have enough left for the heads once the task is there; None means all."""
@@ -203,8 +236,9 @@ class Reservations:
             columns.unpromised[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least
         )
         if not enough.all():
+            job, end = task.job, self._end(task, end)
             for item in bound:
-                item.denied = True
+                item.refuse(job, self.queue_paths.get(job.queue, ()), end)
         allowed = np.ones(columns.capacity, np.bool_)
         allowed[rows] = enough
         return allowed
