@@ -255,6 +255,29 @@ def test_an_end_that_is_not_known_is_not_before_the_shadow_time() -> None:
     assert not site.limited(5, "1").node
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_pod_that_takes_long_to_leave_does_not_open_the_nodes_to_others(known: bool) -> None:
+    site = Timed(10)
+    more = {"deadline": 100, "started": timestamp(1_000_000)} if known else {}
+    old = mine("old", node="n9", phase=Phase.RUNNING, request=amounts(cpu="4"), **more)
+    site.simulated.see(old)
+    site.big(10)
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    if not known:
+        site.simulated.see(replace(old, terminating=True))
+    # Past its deadline and its grace, where it has one.
+    for _unused in range(120):
+        small = site.small(lasts=3600)
+        site.run()
+        assert not site.runs(small.name)
+        site.tick(LOOK)
+    site.simulated.gone(old)
+    site.run()
+    assert site.runs(*(f"big{index}" for index in range(10)))
+
+
 def test_a_gang_that_can_never_have_its_nodes_keeps_nothing() -> None:
     site = half_full()
     # Other schedulers' pods and those of DaemonSets are taken to stay.

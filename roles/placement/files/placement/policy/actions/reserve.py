@@ -350,21 +350,25 @@ def _times(
 
 
 def _end(session: Session, entry: PodEntry) -> float | None:
-    """Return when a pod ends at the latest, inf where that is not known; None for pods that are taken to stay."""
+    """Return when a pod ends at the latest, inf where that is not known; None for pods that are taken to stay.
+
+    A pod that leaves, or that is there past its end, is taken to be gone a while after the look that finds it so.
+    """
     kept, pod, now = session.reservations, entry.pod, session.now
     task = session.cache.jobs.tasks.get(pod.uid)
-    if entry.leaving:
-        return now
-    if pod.mirror or pod.daemon:
+    ends = [now] if entry.leaving else []
+    if not ends and (pod.mirror or pod.daemon):
         return None
-    ends = [kept.pod_ends.get(pod.uid, inf)]
     if pod.spec.deadline is not None and pod.spec.deadline > 0:
         began = kept.monotonic(pod.started)
         ends.append((now if began is None else min(now, began)) + pod.spec.deadline + GRACE)
     batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
     if batch is not None and batch.left is not None:
         ends.append(session.batch_jobs.read + batch.left)
-    end = min(ends)
+    known = kept.pod_ends.get(pod.uid, -inf)
+    if known > now:
+        ends.append(known)
+    end = min((end if end > now else now + GRACE for end in ends), default=inf)
     if end < inf:
         kept.pod_ends[pod.uid] = end
     return end if end < inf or task is not None else None
