@@ -61,6 +61,13 @@ def test_when_a_pod_has_started_is_read_if_its_end_follows_from_that(deadline: i
     assert (read.spec.deadline, read.started) == (deadline, started)
 
 
+@pytest.mark.parametrize(("grace", "longest"), [(86_400, 86_460), (None, 90), (1, 90)])
+def test_the_longest_that_a_pod_takes_has_its_grace_in_it(grace: int | None, longest: int) -> None:
+    read = accepted(pod(activeDeadlineSeconds=60, terminationGracePeriodSeconds=grace))
+    assert isinstance(read, Pod)
+    assert read.spec.longest == longest
+
+
 def test_a_pod_is_read_with_identity_place_and_request() -> None:
     seen = accepted(
         pod(

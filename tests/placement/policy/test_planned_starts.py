@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from placement.graph.topology import Topology
 from placement.model.objects.node import Node
-from placement.model.objects.pod import Pod
+from placement.model.objects.pod import GRACE, Pod
 from placement.model.rules.topology import TopologyRequest
 from placement.policy.plugins.filters.planned_starts import MISSED, PLANNED
-from placement.policy.queues.reservations import GRACE
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.simulated import Simulated
 
@@ -49,6 +48,15 @@ def test_a_pod_that_would_run_into_the_planned_start_waits_and_is_told_why() -> 
     site.run()
     assert site.named("p").node == ""
     assert PLANNED in str(site.explain(pod.namespace, "p"))
+
+
+def test_a_pod_with_a_long_grace_waits_where_it_may_run_into_the_planned_start() -> None:
+    for grace, expected in ((1, "n1"), (60, "n1"), (61, "")):
+        site = simulated()
+        pod = lasting("p", 600, grace=grace)
+        site.see(planned("n1", 600 + 60), pod)
+        site.run()
+        assert site.named("p").node == expected
 
 
 def test_a_pod_goes_to_the_node_without_a_plan() -> None:

@@ -218,11 +218,12 @@ def test_a_job_that_ends_before_the_head_can_start_uses_the_nodes_that_are_kept(
     site.tick()
     # The head can start in a thousand seconds: that is known, so the free node is kept at once, whatever the patience.
     longer, without = site.limited(1100, "1"), site.small("1")
-    ends_in_its_grace = site.limited(1010, "1")
+    ends_in_its_grace, has_a_long_grace = site.limited(1010, "1"), site.limited(60, "1", grace=1000)
     shorter = site.limited(900, "1")
     assert shorter.node
     assert not longer.node
     assert not ends_in_its_grace.node
+    assert not has_a_long_grace.node
     assert not site.runs(without.name)
     while not site.runs("big0", "big1") and site.simulated.now < 2000:
         site.run()
@@ -243,6 +244,15 @@ def test_a_pod_that_was_refused_is_placed_when_the_head_has_to_wait_until_it_wou
     site.tick(LOOK)
     site.run()
     assert site.runs(refused.name)
+
+
+def test_the_head_is_not_expected_before_a_pod_has_had_its_grace() -> None:
+    site = Timed(1, reserve_after=604_800)
+    site.limited(100, "3", grace=500)
+    site.big(1)
+    site.run()
+    site.tick(LOOK)
+    assert site.limited(550, "1").node
 
 
 def test_an_end_that_is_not_known_is_not_before_the_shadow_time() -> None:

@@ -15,7 +15,7 @@ from placement.kube.fields.metadata import Sharing, require_identity
 from placement.kube.fields.resources import read_request
 from placement.kube.fields.topology_annotations import read_topology
 from placement.kube.wire import core
-from placement.model.objects.pod import JOB_TAG, HostPort, Phase, Pod, PodSpec
+from placement.model.objects.pod import GRACE, JOB_TAG, HostPort, Phase, Pod, PodSpec
 from placement.model.rules.affinity import TopologySpread
 from placement.model.rules.selector import LabelPairs, NodeSelector, Toleration
 from placement.model.rules.topology import PATH, TopologyRequest
@@ -162,6 +162,7 @@ def _read_spec(
             host_ports=tuple(sorted(set(_host_ports(spec)))),
             features=tuple(_features(spec)),
             deadline=spec.active_deadline_seconds,
+            grace=GRACE if spec.termination_grace_period_seconds is None else spec.termination_grace_period_seconds,
             topology=topology,
             unsupported=(*_unsupported(spec), *problems),
         )

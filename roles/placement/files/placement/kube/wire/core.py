@@ -114,6 +114,7 @@ class PodSpec(Wire):
     scheduling_gates: Raw = ABSENT
     resource_claims: Raw = ABSENT
     active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
     host_network: bool | None = None
     host_users: bool | None = None
 

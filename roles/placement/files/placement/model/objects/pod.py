@@ -8,6 +8,7 @@ The split is for memory: ten thousand pods of one controller hold one `PodSpec`,
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from placement.model.amounts.quantity import Amounts
@@ -17,6 +18,8 @@ from placement.model.rules.topology import TopologyRequest
 
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
 JOB_TAG: Final = "converged.hpc/job-tag"
+# Seconds that the containers of a pod may need to end past its deadline, even if its own grace is shorter.
+GRACE: Final = 30
 
 
 class Phase(StrEnum):
@@ -73,12 +76,18 @@ class PodSpec:
     host_ports: tuple[HostPort, ...] = ()
     # What its node must declare that its kubelet can do.
     features: tuple[str, ...] = ()
-    # `activeDeadlineSeconds`.
+    # `activeDeadlineSeconds` and `terminationGracePeriodSeconds`.
     deadline: int | None = None
+    grace: int = GRACE
     # Where the pods of its sub-group are to be together.
     topology: TopologyRequest | None = None
     # Not supported and therefore refused: what the pod uses, in words for its condition.
     unsupported: tuple[str, ...] = ()
+
+    @property
+    def longest(self) -> float:
+        """Return the seconds from its start in which the pod has ended, with its grace; inf without a deadline."""
+        return self.deadline + max(GRACE, self.grace) if self.deadline is not None and self.deadline > 0 else inf
 
 
 PLAIN_SPEC = PodSpec()

@@ -21,10 +21,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.model.objects.pod import GRACE
 from placement.model.slicing import Steps
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task, alike, wanted_by
-from placement.policy.queues.reservations import GRACE, NO_SHADOW, Head, Kept, QueuePath, Reservation, path_of, sum_up
+from placement.policy.queues.reservations import NO_SHADOW, Head, Kept, QueuePath, Reservation, path_of, sum_up
 from placement.state.nodes.node_filters import Bools
 from placement.state.pods.pod_table import PodEntry
 
@@ -359,9 +360,9 @@ def _end(session: Session, entry: PodEntry) -> float | None:
     ends = [now] if entry.leaving else []
     if not ends and (pod.mirror or pod.daemon):
         return None
-    if pod.spec.deadline is not None and pod.spec.deadline > 0:
+    if pod.spec.longest < inf:
         began = kept.monotonic(pod.started)
-        ends.append((now if began is None else min(now, began)) + pod.spec.deadline + GRACE)
+        ends.append((now if began is None else min(now, began)) + pod.spec.longest)
     batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
     if batch is not None and batch.left is not None:
         ends.append(session.batch_jobs.read + batch.left)

@@ -41,8 +41,6 @@ from placement.state.nodes.node_filters import Bools
 
 # Seconds that a head waits before nodes are kept for it whose pods have no known end.
 RESERVE_AFTER: Final = 300.0
-# Seconds that the containers of a pod may need to end past its deadline.
-GRACE: Final = 30.0
 # The shadow time of a head where that is not known: no job ends before it.
 NO_SHADOW: Final = -inf
 
@@ -214,14 +212,9 @@ class Reservations:
         """Return the reservations that the task, which ends at this time at the latest, must leave enough for."""
         if not self.active or task.pod.daemon:
             return ()
-        job, end = task.job, self._end(task, end)
+        job, end = task.job, min(end, self.now + task.pod.spec.longest)
         queue_path = self.queue_paths.get(job.queue, ())
         return tuple(item for item in self.active if end > item.shadow and item.binds(job, queue_path))
-
-    def _end(self, task: Task, end: float) -> float:
-        """Return when the task ends at the latest if it begins now."""
-        deadline = task.pod.spec.deadline
-        return min(end, self.now + deadline + GRACE) if deadline is not None and deadline > 0 else end
 
     def mask(self, task: Task, end: float = inf) -> Bools | None:
         """Return the rows that have enough left for the heads once the task is there; None means all."""
@@ -236,7 +229,7 @@ class Reservations:
             columns.unpromised[: len(least)].take(rows, axis=1) >= kept[: len(least)] + least
         )
         if not enough.all():
-            job, end = task.job, self._end(task, end)
+            job, end = task.job, min(end, self.now + task.pod.spec.longest)
             for item in bound:
                 item.refuse(job, self.queue_paths.get(job.queue, ()), end)
         allowed = np.ones(columns.capacity, np.bool_)

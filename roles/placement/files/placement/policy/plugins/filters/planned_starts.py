@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.policy.jobs.job import Task
 from placement.policy.plugins.filters.filters import Filter
-from placement.policy.queues.reservations import GRACE, Reservations
+from placement.policy.queues.reservations import Reservations
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_filters import Bools
 
@@ -43,7 +43,7 @@ class PlannedStarts(Filter):
         if not deadline or deadline < 0 or task.pod.daemon or clock.epoch is None:
             return None
         now = clock.now + clock.epoch
-        before = [row for row, at in planned.items() if now - MISSED <= at < now + deadline + GRACE]
+        before = [row for row, at in planned.items() if now - MISSED <= at < now + task.pod.spec.longest]
         if not before:
             return None
         found = np.ones(self._columns.capacity, np.bool_)
