@@ -288,6 +288,20 @@ def test_a_pod_that_takes_long_to_leave_does_not_open_the_nodes_to_others(known:
     assert site.runs(*(f"big{index}" for index in range(10)))
 
 
+def test_pods_that_no_kubelet_has_started_yet_do_not_have_the_head_wait_ever_longer() -> None:
+    site = Site(1, reserve_after=604_800, epoch=1_000_000.0)
+    site.small("3", lasts=1e6, deadline=60)
+    site.run()
+    site.big(1)
+    site.run()
+    # Past its deadline and its grace, which the kubelet has not begun to count.
+    for _unused in range(200):
+        site.tick(LOOK)
+        behind = site.small("1", lasts=1e6, deadline=60)
+        site.run()
+        assert not site.runs(behind.name)
+
+
 def test_a_gang_that_can_never_have_its_nodes_keeps_nothing() -> None:
     site = half_full()
     # Other schedulers' pods and those of DaemonSets are taken to stay.

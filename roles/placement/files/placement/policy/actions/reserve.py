@@ -366,8 +366,9 @@ def _end(session: Session, entry: PodEntry) -> float | None:
     batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
     if batch is not None and batch.left is not None:
         ends.append(session.batch_jobs.read + batch.left)
-    known = kept.pod_ends.get(pod.uid, -inf)
-    if known > now:
+    known = kept.pod_ends.get(pod.uid, inf)
+    if ends or known > now:
+        # A bound that has passed is not taken for a later one: jobs that pass the head would make it wait ever longer.
         ends.append(known)
     end = min((end if end > now else now + GRACE for end in ends), default=inf)
     if end < inf:
