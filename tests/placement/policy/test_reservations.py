@@ -729,6 +729,51 @@ def test_a_job_of_the_batch_system_that_ends_before_the_head_can_start_does_not_
     assert site.named("backed").node
 
 
+@pytest.mark.parametrize("number", [1, 20])
+def test_jobs_that_cannot_run_do_not_have_the_gang_behind_them_starve(number: int) -> None:
+    site = half_full()
+    for index in range(number):
+        site.simulated.see(mine(f"x{index}", priority=2000, volume_claims=("missing",)))
+    site.big(10)
+    assert site.started("big0", within=PATIENCE + 10 + 5 * LOOK * number) is not None
+    site.simulated.check()
+
+
+def test_jobs_that_cannot_run_are_told_so_and_do_not_take_what_is_kept_for_the_gang_behind_them() -> None:
+    site = waiting_head()
+    zone = (node(f"n{index}", allocatable=site.allocatable, labels=pairs(zone="a")) for index in range(2))
+    site.simulated.see(*zone)
+    # Two members that may not be in one zone, and there is one.
+    apart = {"labels": pairs(app="x"), "anti_affinity": (near("zone", app="x"),), "priority": 2000}
+    site.simulated.see(gang("apart", 2), *(mine(f"apart{index}", group="apart", **apart) for index in range(2)))
+    for _unused in range(100):
+        small = site.small()
+        site.run()
+        site.tick()
+        assert not site.runs(small.name)
+        assert [str(item.job) for item in site.simulated.scheduler.session.reservations.active] == ["team/big"]
+    answer = site.simulated.explain("team", "apart0")
+    assert answer is not None
+    assert answer.kept[0].startswith("no nodes are kept for team/apart: ")
+
+
+def test_nodes_are_kept_for_the_job_that_is_first_once_the_head_has_a_lower_priority() -> None:
+    site = Timed(1)
+    site.simulated.see(priority_class("high", 10), priority_class("low", -10))
+    site.small("3", lasts=1000)
+    site.run()
+    first = gang("first", 1, priority_class="high")
+    site.simulated.see(first, mine("first0", group="first", created=timestamp(1_000_000), request=amounts(cpu="4")))
+    site.run()
+    site.big(1, priority=5)
+    site.run()
+    site.simulated.see(replace(first, priority_class="low"))
+    site.run()
+    site.tick(PATIENCE)
+    site.run()
+    assert [str(item.job) for item in site.simulated.scheduler.session.reservations.active] == ["team/big"]
+
+
 def test_a_gang_that_rules_keep_from_nodes_with_room_does_not_keep_them_from_others() -> None:
     site = Site(2)
     zone = (node(f"n{index}", allocatable=site.allocatable, labels=pairs(zone="a")) for index in range(2))

@@ -290,12 +290,11 @@ class Explainer:
         head = kept.heads.get(task.job.queue)
         if own is not None:
             yield f"{_named(own.nodes)} kept for {task.job} for {now - own.since:.0f} s{self._until(own)}"
+        elif task.job.key in kept.passed_over:
+            yield f"no nodes are kept for {task.job}: too few can become free for it, or it waits for more than room"
         elif head is not None and head.job is task.job:
-            left = kept.reserve_after - kept.waited(task.job)
-            if left > 0:
-                yield f"{task.job} is the first of queue {task.job.queue}; nodes are kept for it in {left:.0f} s"
-            else:
-                yield f"no nodes are kept for {task.job}: too few of those it may have can become free for it"
+            left = max(0.0, kept.reserve_after - kept.waited(task.job))
+            yield f"{task.job} is the first of queue {task.job.queue}; nodes are kept for it in {left:.0f} s"
         for item in kept.binding(task):
             yield f"{_named(item.nodes)} kept for {item.job} of queue {item.job.queue}{self._until(item)}"
 

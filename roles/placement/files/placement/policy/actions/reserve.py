@@ -6,7 +6,8 @@
 A place is room for one member of the head on one node. First come places that are free, then those that are free at a
 known time, the soonest first, then those that are kept already, then those that lack the least. Heads that come first
 choose first, and what they keep is not there for the others. A head that does not fit on its nodes even if all pods of
-ours had ended keeps nothing. Pods of DaemonSets, static pods and those of other schedulers are taken to stay.
+ours had ended keeps nothing, and the next job of its queue is the head. Pods of DaemonSets, static pods and those of
+other schedulers are taken to stay.
 
 Rules about other pods and volumes are asked as things stand when the nodes are chosen.
 """
@@ -22,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model.objects.pod import GRACE
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, paced
 from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job, Task, alike, wanted_by
 from placement.policy.queues.reservations import NO_SHADOW, Head, Kept, QueuePath, Reservation, path_of, sum_up
 from placement.state.nodes.node_filters import Bools
 from placement.state.pods.pod_table import PodEntry
 
-# Seconds between two looks, and until a head is looked at again that fits nowhere, or has not waited long enough.
+# Seconds between two looks, and until a head is looked at again that was passed over, or has not waited long enough.
 _INTERVAL: Final = 1.0
 _VAIN: Final = 30.0
 _AGAIN: Final = 10.0
@@ -40,6 +41,8 @@ _HEADS: Final = 8
 _PLACES: Final = 64
 # So many nodes, at least, are looked at in one go for the pods that have to end there.
 _NODES: Final = 64
+# So many waiting jobs are looked through in one step for the next heads.
+_PARKED: Final = 512
 
 Int64s = NDArray[np.int64]
 
@@ -47,7 +50,7 @@ Int64s = NDArray[np.int64]
 def reserve(session: Session) -> Steps[None]:
     """Choose the nodes that are kept for heads, at most once a second; a step of every cycle before jobs are placed."""
     kept, cache = session.reservations, session.cache
-    if not kept.heads and not kept.active:
+    if not (kept.heads or kept.active or kept.passed_over or kept.to_seek):
         return
     _hold(session, kept.active)
     if session.now < kept.next_look:
@@ -55,6 +58,7 @@ def reserve(session: Session) -> Steps[None]:
     kept.next_look, kept.due = session.now + _INTERVAL, inf
     for name in [name for name, head in kept.heads.items() if not _waits(session, name, head.job)]:
         del kept.heads[name]
+    yield from _seek_heads(session)
     kept.queue_paths = _paths(session)
     if len(kept.pod_ends) > len(cache.jobs.tasks):
         kept.pod_ends.clear()
@@ -70,15 +74,49 @@ def reserve(session: Session) -> Steps[None]:
             after = yield from _choose(session, head, before, sum_up(item.nodes for item in found))
             changed = changed or (after.nodes if after else {}).keys() != (before.nodes if before else {}).keys()
             before = after
-        gone = _is_gone(session, head.job)
+        gone = _is_gone(session, head.job) or kept.heads.get(head.job.queue) is not head
         if before is None and not gone and (left := kept.reserve_after - kept.waited(head.job)) > 0:
             kept.due = min(kept.due, session.now + left)
-        if head.vain:
-            kept.due = min(kept.due, head.next_look)
+        if head.job.key in kept.vain and not gone:
+            kept.due = min(kept.due, max(head.next_look, kept.next_look))
         before = before or (kept.of(head.former) if head.former is not None else None)
         if before is not None:
             found.append(before)
     _hold(session, found)
+
+
+def _seek_heads(session: Session) -> Steps[None]:
+    """Note the first job of each queue whose head was passed over or comes later now.
+
+    Jobs that were passed over are noted again, but only once their queue has a head that lacks nothing but room, or no
+    other job that may be one.
+    """
+    kept, cache = session.reservations, session.cache
+    for name, first in kept.heads.items():
+        if first.job.order > first.order:
+            kept.to_seek.add(name)
+        first.order = first.job.order
+    sought, kept.to_seek = kept.to_seek, set()
+    if sought:
+        for job, pause in paced(list(cache.queue.unschedulable.values()), _PARKED):
+            if pause:
+                yield
+            if job.queue in sought and _lacks_room(session, job):
+                kept.note(job)
+    for key, until in list(kept.passed_over.items()):
+        known = cache.jobs.by_key.get(key)
+        head = kept.heads.get(known.queue) if known is not None else None
+        if until <= session.now and (head is None or head.judged):
+            del kept.passed_over[key]
+            if known is not None and _lacks_room(session, known):
+                kept.note(known)
+
+
+def _lacks_room(session: Session, job: Job) -> bool:
+    """Return whether the job waits because nodes refused it when it was last tried."""
+    refused = session.refusals.get(job.key)
+    parked = session.cache.queue.unschedulable.get(job.key) is job
+    return parked and refused is not None and refused.nodes is not None
 
 
 def reserve_at_once(session: Session, job: Job) -> Steps[None]:
@@ -160,6 +198,7 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
     queue = cache.tree.by_name.get(job.queue)
     head.next_look, kept.chosen_at[job.queue] = session.now + _VAIN, session.now
     if len(tasks) < needed or queue is None or cache.tree.limit(queue, wanted_by(tasks), cache.total):
+        _pass_over(session, job)
         return None
     waited = kept.waited(job)
     more = max(0, int(log2(max(1.0, waited / kept.reserve_after))))
@@ -170,7 +209,10 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
         if found is not None and (best is None or _earlier(found, best, before)):
             best = found
         yield
-    if best is None or _is_gone(session, job):
+    if _is_gone(session, job):
+        return None
+    if best is None:
+        _pass_over(session, job)
         return None
     shadow, nodes = best
     free = shadow <= session.now
@@ -179,11 +221,14 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
         # It fits, as far as can be seen from here, and is tried again whatever it was tried against before.
         job.unschedulable_at = -1
         cache.queue.push(job)
-    head.vain = head.vain + 1 if free else 0
-    if head.vain > _TRIES:
+        kept.vain[job.key] = kept.vain.get(job.key, 0) + 1
+    else:
+        kept.vain.pop(job.key, None)
+    if kept.vain.get(job.key, 0) > _TRIES:
         # It has been tried: what it lacks is not room.
-        head.next_look = session.now + _VAIN
+        _pass_over(session, job)
         return None
+    head.judged = not free
     if waited < kept.reserve_after and (free or shadow == inf):
         head.next_look = session.now + min(max(_INTERVAL, kept.reserve_after - waited), _AGAIN)
         return None
@@ -192,6 +237,13 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
     if before is not None:
         return replace(before, queue_path=queue_path, shadow=shadow, nodes=nodes)
     return Reservation(job=job, queue_path=queue_path, since=session.now, shadow=shadow, nodes=nodes)
+
+
+def _pass_over(session: Session, job: Job) -> None:
+    """Have the next job of the queue be its head, and look for it soon although nothing else happens."""
+    kept = session.reservations
+    kept.pass_over(job, session.now + _VAIN)
+    kept.due = min(kept.due, kept.next_look)
 
 
 def _earlier(found: tuple[float, Kept], best: tuple[float, Kept], before: Reservation | None) -> bool:

@@ -106,7 +106,8 @@ class Session:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
         by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
-        self.cache.known += (*by_job, self.promises, self.reservations.waiting_since, *turns)
+        self.cache.known += (*by_job, self.promises, *turns)
+        self.cache.known += (self.reservations.waiting_since, self.reservations.passed_over, self.reservations.vain)
 
     def placer(self, job: Job) -> Placer:
         """Return what chooses the job's nodes: the graph where the job or its queue asks for that, else the columns."""
@@ -145,8 +146,10 @@ class Session:
         The tag names the batch system's job that gave them the nodes. An empty tag clears the pod's annotation.
         """
         job = tasks[0].job
-        for by_job in (self.refusals, self.blocked, self.evicted_partials, self.reservations.waiting_since):
-            by_job.pop(job.key, None)
+        kept = self.reservations
+        by_job = (self.refusals, self.blocked, self.evicted_partials)
+        for noted in (*by_job, kept.waiting_since, kept.passed_over, kept.vain):
+            noted.pop(job.key, None)
         claims = {task.uid: self.cache.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}
         # Most clusters provision no volumes, so the members are not looked through there.
         others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)

@@ -14,6 +14,10 @@ end: pods with `activeDeadlineSeconds`, and pods that a job of the batch system 
 once. Otherwise it holds once the head has waited for `reserve_after` of the settings, and no job behind the head gets
 what it keeps.
 
+A job that could not have its nodes even if all pods of ours had ended, or that is refused nodes with room, lacks more
+than room. It is passed over: the next job of its queue is the head. Later it is looked at again, and until then the
+other keeps its nodes. No such job is looked at twice before a head is found that lacks nothing but room.
+
 A reservation is never stored. It follows from the pods, the nodes and the time at which the first waiting pod of the
 head was created, so a daemon that takes over makes it again. The nodes stay the same as long as the head can use them.
 Their pods only end, so the head starts at the latest when the longest of these has ended. A node is given up for one
@@ -25,7 +29,7 @@ priority above the head's. Pods of DaemonSets are not bound. Other schedulers kn
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import inf
 from typing import Final
@@ -127,8 +131,13 @@ class Head:
     job: Job
     next_look: float = -inf
     former: Job | None = None
-    # How often in a row there was room for it although it was refused.
-    vain: int = 0
+    # Whether the last look found that it lacks nothing but room.
+    judged: bool = False
+    # The order of the job when that was last looked at.
+    order: tuple[object, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = self.job.order
 
 
 class Reservations:
@@ -147,6 +156,11 @@ class Reservations:
         self.chosen_at: dict[str, float] = {}
         # Since when jobs have waited that have been heads.
         self.waiting_since: dict[GroupKey, float] = {}
+        # Jobs that were passed over as heads, and until when at least; queues whose head is to be sought among all.
+        self.passed_over: dict[GroupKey, float] = {}
+        self.to_seek: set[str] = set()
+        # How often in a row there was room for a head although it was refused.
+        self.vain: dict[GroupKey, int] = {}
         self.active: tuple[Reservation, ...] = ()
         # The earliest known bound of the end of a running pod, by UID.
         self.pod_ends: dict[str, float] = {}
@@ -161,6 +175,8 @@ class Reservations:
 
     def note(self, job: Job) -> None:
         """Take note that a job was refused for lack of room: it may be the head of its queue."""
+        if job.key in self.passed_over:
+            return
         head = self.heads.get(job.queue)
         known = [one for one in (head.job, head.former) if one is not None and one.pending] if head is not None else []
         if known and (known[0] is job or known[0].order < job.order):
@@ -168,6 +184,18 @@ class Reservations:
         keeping = next((one for one in known if one is not job and self.of(one) is not None), None)
         self.heads[job.queue] = Head(job, former=keeping)
         self.waiting_since.setdefault(job.key, self.now)
+
+    def pass_over(self, job: Job, until: float) -> None:
+        """Have another job be the head, until this time and as long as none is found that lacks nothing but room."""
+        head = self.heads.get(job.queue)
+        if head is None or head.job is not job:
+            return
+        self.passed_over[job.key] = until
+        if head.former is not None and head.former.pending and self.of(head.former) is not None:
+            self.heads[job.queue] = Head(head.former)
+        else:
+            del self.heads[job.queue]
+            self.to_seek.add(job.queue)
 
     def waited(self, job: Job) -> float:
         """Return the seconds since the job became a head, or since its first waiting pod was created, the longer."""
@@ -201,6 +229,9 @@ class Reservations:
     def forget(self) -> None:
         """Forget all heads and reservations: jobs are about to be ordered otherwise."""
         self.heads.clear()
+        self.passed_over.clear()
+        self.vain.clear()
+        self.to_seek.clear()
         self.hold(())
         self.due = self.due_outside = inf
 
