@@ -217,9 +217,10 @@ class Reservations:
         before, self.active = self.active, tuple(found)
         if self.active != before:
             self._sums.clear()
+        followers = {item.job: item for item in self.active}
         freed = False
         for item in before:
-            later = self.of(item.job)
+            later = followers.get(item.job)
             back = item.gives_back(later)
             freed = freed or back
             if later is not None:
