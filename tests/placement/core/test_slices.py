@@ -174,6 +174,8 @@ def test_parked_jobs_get_their_places_back_between_looks_at_the_clock(monkeypatc
     simulated = Simulated(load(policy("allocate"), "test"))
     busy = mine("busy", node="n1", phase=Phase.RUNNING, request=amounts(cpu="2"))
     simulated.see(node("n1", allocatable=amounts(cpu="2", pods="10")), busy)
+    # Without any free room no queue deserves anything, and none is visited.
+    simulated.see(node("spare", allocatable=amounts(cpu="1", pods="10")))
     simulated.see(*(mine(f"p{index}", request=amounts(cpu=f"{1500 + index % 9}m")) for index in range(2000)))
     simulated.run()
     looks = counted(monkeypatch, SchedulingQueue, "push")

@@ -4,6 +4,7 @@
 """Crowds of gangs that fit nowhere: whoever fits is bound although something changes all the time."""
 
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,6 +15,7 @@ from placement.model.messages.event import Deleted, Unreadable, Upserted
 from placement.model.messages.refusal import Refusal
 from placement.model.objects.pod import Phase, Pod
 from placement.model.objects.workload import PodGroup
+from placement.model.rules.selector import NodeSelector
 from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
 from placement.policy.jobs.group_key import GroupKey, Source
 from placement.policy.jobs.job import Job
@@ -265,7 +267,7 @@ def test_the_first_of_a_ranking_are_those_that_sorting_would_find(steps: list[tu
             job.order, job.position = (number, str(which)), next(tickets)
             ranking.add(job)
         else:
-            found = ranking.take(number)
+            found = list(ranking.take(number))
             assert found == sorted(table.values(), key=lambda job: job.order)[:number]
             for job in found:
                 del table[job.key]
@@ -379,3 +381,62 @@ def test_each_claimant_has_its_turn_although_others_come_and_something_always_en
         left += contended.cycle()
     assert len(left) >= small
     assert all(name.startswith("low") for name in left)
+
+
+ROOM = amounts(cpu="4", memory="4Gi", pods="500")
+
+
+class Filling:
+    """A full node, and three that have room for pods without memory: 800 of these come behind all others."""
+
+    def __init__(self, *waiting: Pod) -> None:
+        self.simulated = Simulated(load(policy("allocate, backfill"), "test"))
+        self.see(node("n0", allocatable=ROOM))
+        self.see(*(node(f"m{index}", allocatable=amounts(cpu="4", pods="500")) for index in range(3)))
+        self.see(mine("own", node="n0", request=amounts(cpu="4"), phase=Phase.RUNNING), *waiting)
+        self.simulated.run()
+        self.see(*(mine(f"low{index}", request=amounts(cpu="10m")) for index in range(800)))
+        self.slices(3)
+
+    def see(self, *items: Any) -> None:
+        self.simulated.see(*items)
+
+    def slices(self, number: int) -> None:
+        """Slices that have time for some tries each; what they decide is carried out."""
+        for _unused in range(number):
+            left = iter(range(TRIES))
+            for action in self.simulated.run_once(lambda left=left: next(left, None) is None):
+                self.simulated.carry_out(action)
+
+    def on(self, name: str) -> set[str]:
+        """The pods on this node."""
+        return {pod for pod, at in self.simulated.placements().items() if at == name}
+
+
+@pytest.mark.parametrize("unfit", [0, 200])
+@pytest.mark.parametrize("room", ["of a pod that ends", "of a new node"])
+def test_room_goes_to_a_job_that_was_tried_before_although_a_crowd_behind_it_is_being_placed(
+    room: str, unfit: int
+) -> None:
+    elsewhere = NodeSelector((("no", "such"),))
+    first = (mine(f"first{index}", priority=9, selector=elsewhere) for index in range(unfit))
+    filling = Filling(*first, mine("high", priority=8, request=amounts(cpu="4", memory="1Gi")))
+    assert "high" not in filling.simulated.placements()
+    if room == "of a new node":
+        filling.see(node("n1", allocatable=ROOM))
+    else:
+        filling.simulated.gone(filling.simulated.named("own"))
+    filling.slices(12)
+    assert {"high"} in (filling.on("n0"), filling.on("n1"))
+    # The others had their turn meanwhile, and were not done.
+    assert 100 < len(filling.simulated.placements()) < 800
+
+
+def test_of_room_for_many_jobs_that_were_tried_before_a_crowd_behind_them_gets_none() -> None:
+    asked = amounts(cpu="40m", memory="1Mi")
+    filling = Filling(*(mine(f"high{index}", priority=8, request=asked) for index in range(400)))
+    assert filling.on("n0") == {"own"}
+    filling.simulated.gone(filling.simulated.named("own"))
+    filling.slices(6)
+    assert len(filling.on("n0")) == 100
+    assert not any(name.startswith("low") for name in filling.on("n0"))

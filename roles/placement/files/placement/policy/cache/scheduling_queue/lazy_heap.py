@@ -7,7 +7,7 @@ An entry is stale when its job has another position or has left the table. So th
 heap is built again from time to time, a little in every slice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import islice
 from math import inf
@@ -41,9 +41,9 @@ class LazyHeap:
         """Add a place that was popped, or that its job had a moment ago."""
         heappush(self._heap, place)
 
-    def take(self, number: int) -> list[Job]:
-        """Remove and return the first jobs, at most this number."""
-        return [place[2] for place in islice(iter(self.pop, None), number)]
+    def take(self, number: int) -> Iterator[Job]:
+        """Remove and yield the first jobs, at most this number."""
+        return (place[2] for place in islice(iter(self.pop, None), number))
 
     def peek(self, since: float = inf) -> QueueEntry | None:
         """Return the first place, or None; a stale one counts if its job has got a position after `since`."""

@@ -197,12 +197,13 @@ class Hints:
 
         Room on a row is the least that a job needs there. Other rules that keep it from the row are not looked at.
         """
-        yield list(self._anywhere.values())
+        # The jobs are noted again if they fail again.
+        anywhere, self._anywhere = self._anywhere, {}
+        yield list(anywhere.values())
         free = columns.free[:, rows]
         for request in list(self._rooms):
             least = columns.axis.request(request).least
             helped = bool(np.logical_and.reduce(free[: len(least)] >= least).any())
-            # The jobs are noted again if they fail again.
             yield list(self._rooms.pop(request).values()) if helped else []
 
     def _wake(self, waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], labelset: LabelSet) -> None:

@@ -5,7 +5,7 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from placement.model.amounts.quantity import Amounts
@@ -22,8 +22,9 @@ from placement.state.nodes.node_columns import NodeColumns
 
 # Seconds of the longest backoff.
 _LONGEST: Final = 30.0
-# Unschedulable jobs, the first in order, that are tried again before all others.
-_FIRST: Final = 32
+# Unschedulable jobs that are pushed again in one slice while other jobs wait for their turn; of woken ones at any time.
+_FIRST: Final = 128
+_WOKEN: Final = 32
 # Unschedulable jobs that are pushed again in one slice, and in one step of it.
 _BACK: Final = 512
 _AT_ONCE: Final = 128
@@ -45,7 +46,11 @@ class SchedulingQueue:
         self._stands_for_volcano = stands_for_volcano
         # Jobs that were tried and did not fit, by position: each new one has a greater position.
         self.unschedulable: dict[GroupKey, Job] = {}
-        self._first_parked = LazyHeap(self.unschedulable)
+        # Which of them is first in order: of those that may fit now, because something has changed since their try, and
+        # of the others. All may fit now when the version of room is not the one that was last looked at.
+        self._hopeful = LazyHeap(self.unschedulable)
+        self._hopeless = LazyHeap(self.unschedulable)
+        self._room_seen = 0
         # Jobs that enqueue has not admitted; and those of one queue with equal requests, in order.
         self.gated: dict[GroupKey, Job] = {}
         self.gated_by_request: dict[Hashable, LazyHeap] = {}
@@ -70,17 +75,16 @@ class SchedulingQueue:
         self.hints = hints
         # Queues with limits that use less since limited jobs were last looked at.
         self._shrunk: dict[str, None] = {}
-        # Unschedulable jobs that the room on one node, or below a limit, can help, by position.
-        self._helped: dict[GroupKey, Job] = {}
-        self._first_helped = LazyHeap(self._helped)
         # Visits to the queues that have not come to their end: they have not tried some jobs.
         self.unfinished_visits: set[Hashable] = set()
-        # Unschedulable jobs that are pushed again, the last first, and the version of room that this is for.
-        self._returning: list[Job] = []
+        # Unschedulable jobs that are all pushed again, and the version of room that this is for.
+        self._returning = LazyHeap(self.unschedulable)
         self._returned = 0
         # Waiting jobs that may have another order since the total changed.
         self._unordered: dict[GroupKey, Job] = {}
-        # Failed tries since some jobs were put before all others, and all tries since some jobs were woken.
+        # All tries and the failed ones since some unschedulable jobs were put before all others, and all tries since
+        # some jobs were woken.
+        self._turns = 0
         self._vain = 0
         self._tries = 0
         self._position = 0
@@ -112,8 +116,6 @@ class SchedulingQueue:
         if job.has_hints and job.unschedulable_at < 0:
             self.hints.forget(job.key)
             job.has_hints = False
-            if self._helped:
-                self._helped.pop(job.key, None)
         if context.plugins.enqueues:
             self._reserve(job, queue)
 
@@ -146,7 +148,7 @@ class SchedulingQueue:
         if tried_at == self._versions.room:
             job.unschedulable_at = tried_at
             self.unschedulable[job.key] = job
-            self._first_parked.add(job)
+            self._hopeless.add(job)
             return
         job.order = context.plugins.job_order(job, context.total)
         queue.waiting[job.key] = job
@@ -199,6 +201,7 @@ class SchedulingQueue:
             _unused, position, job = heappop(places)
             if position == job.position:
                 self._tries += 1
+                self._turns += 1
                 return job
         return None
 
@@ -211,7 +214,7 @@ class SchedulingQueue:
         self._vain += 1
         job.position = self._position = self._position + 1
         self.unschedulable[job.key] = job
-        self._first_parked.add(job)
+        self._hopeless.add(job)
         self.dirty[job.key] = job
         queue = self._context.tree.by_name.get(job.queue)
         if queue is not None:
@@ -241,10 +244,8 @@ class SchedulingQueue:
         pacing = pauses(_AT_ONCE)
         for waiting in found:
             for job in waiting:
-                if job.key not in self._helped:
-                    job.unschedulable_at = -1
-                    self._helped[job.key] = job
-                    self._first_helped.add(job)
+                job.unschedulable_at = -1
+                self._hopeful.add(job)
                 if next(pacing):
                     yield
             if next(pacing):
@@ -253,8 +254,7 @@ class SchedulingQueue:
     def forget_orders(self) -> None:
         """Empty all heaps: other plugins order the jobs now, and their keys cannot be compared with the old ones."""
         self.unfinished_visits.clear()
-        self._first_parked = LazyHeap(self.unschedulable)
-        self._first_helped = LazyHeap(self._helped)
+        self._hopeful, self._hopeless, self._returning = (LazyHeap(self.unschedulable) for _unused in range(3))
         self.hints.forget_orders()
         self.gated_by_request.clear()
         for queue in self._context.tree.by_name.values():
@@ -318,50 +318,52 @@ class SchedulingQueue:
         """Return whether unschedulable jobs are still to be pushed again, or wait for the end of a visit for it."""
         return bool(
             self._returning
-            or self._helped
             or self.hints.woken
+            or self._hopeful.peek() is not None
             or (self.unschedulable and self._returned != self._versions.room)
         )
 
     def retry_parked(self, *, arriving: bool) -> Steps[None]:
         """Push unschedulable jobs again if something has changed since they were tried, the first in order first.
 
-        Until all other jobs have been tried once too, only the first ones, and for no more than half of all tries.
+        While other jobs wait for their turn, each try that succeeds lets one be pushed, and so do two that fail. So
+        room goes to the first in order, and those that wait get a third of all tries although many are tried in vain.
         """
         room = self._versions.room
-        if self.unschedulable and self._returned != room:
-            number = _FIRST
-            if self.unfinished_visits or self._returning:
-                number = min(_FIRST, self._vain // 2)
-            else:
-                self._returned = room
-                self._returning = list(self.unschedulable.values())[::-1]
-            self._vain = 0 if number else self._vain
-            for job in self._first_parked.take(number):
-                self.push(job)
-        self._first_parked.tidy()
-        for _unused, pause in paced(range(min(_BACK, len(self._returning))), _AT_ONCE):
+        if self._room_seen != room:
+            self._room_seen = room
+            yield from self._hope()
+        if self.unschedulable and self._returned != room and not (self.unfinished_visits or self._returning):
+            self._returned = room
+            # Those that are tried meanwhile do not go before those that have not been.
+            self._returning, self._hopeful = self._hopeful, LazyHeap(self.unschedulable)
+        crowded = self.unfinished_visits or self._returning
+        number = min(_FIRST, max(0, self._turns - self._vain // 2)) if crowded else _BACK
+        if number and self._hopeful.peek() is not None:
+            self._turns = self._vain = 0
+        jobs = chain(self._hopeful.take(number), self._returning.take(_BACK))
+        for job, pause in paced(jobs, _AT_ONCE):
+            self.push(job)
             if pause:
                 yield
-            job = self._returning.pop()
-            if self.unschedulable.get(job.key) is job:
-                self.push(job)
-        crowded = self.unfinished_visits or self._returning
-        number = min(_FIRST, self._vain // 2) if crowded else _BACK
-        if self._helped and number:
-            self._vain = 0
-            for job, pause in paced(self._first_helped.take(number), _AT_ONCE):
-                if pause:
-                    yield
-                self.push(job)
-        self._first_helped.tidy()
+        self._hopeful.tidy()
+        self._hopeless.tidy()
         self.hints.first_woken.tidy()
         self._retry_woken(crowded=arriving or bool(self.unfinished_visits))
+
+    def _hope(self) -> Steps[None]:
+        """Note that all unschedulable jobs may fit now."""
+        fewer, self._hopeful = sorted((self._hopeless, self._hopeful), key=len)
+        self._hopeless = LazyHeap(self.unschedulable)
+        for place, pause in paced(iter(fewer.pop, None), _AT_ONCE):
+            self._hopeful.put(place)
+            if pause:
+                yield
 
     def _retry_woken(self, *, crowded: bool) -> None:
         """Push some of the jobs that events have woken, few if other jobs wait: events are frequent."""
         woken = self.hints.woken
-        number = min(_FIRST, self._tries // _WOKEN_PART) if crowded else _FIRST
+        number = min(_WOKEN, self._tries // _WOKEN_PART) if crowded else _WOKEN
         if not woken or not number:
             return
         self._tries = 0
@@ -376,7 +378,6 @@ class SchedulingQueue:
         for waiting in (self.unschedulable, self.gated, self.to_reconcile, self.partial, self.dirty):
             waiting.pop(key, None)
         self.hints.forget(key)
-        self._helped.pop(key, None)
         self.pipelined.pop(key, None)
         self.unclaimed.pop(key, None)
         self.backoff.pop(key, None)
