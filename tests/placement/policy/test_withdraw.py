@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.metadata import Sharing
-from placement.model.messages.action import Action, Bind, Evict
+from placement.model.messages.action import Action, Bind, Evict, SelectNode
 from placement.model.messages.event import BindFailed, EvictRefused
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase
+from placement.model.objects.volume import PersistentVolumeClaim, StorageClass
 from placement.model.objects.workload import UPSTREAM_ALPHA, PodGroup
 from placement_kit.builders import amounts, gang, mine, node, pod
 from placement_kit.simulated import Simulated
@@ -68,6 +69,35 @@ def test_half_a_gang_keeps_its_room_for_a_while_and_then_waits_again_as_a_whole(
     assert not later(simulated, 2 * PATIENCE)
     assert len(simulated.placements()) == 2
     assert simulated.groups()["g"].scheduled
+
+
+@pytest.mark.parametrize(("lasts", "leaves"), [(None, 600), (10, PATIENCE)])
+def test_half_a_gang_waits_for_a_volume_that_is_being_made_and_not_for_a_next_try(
+    lasts: float | None, leaves: float
+) -> None:
+    simulated = half_bound()
+    simulated.gone(*(pod for pod in simulated.pods.values() if pod.name.startswith("g") and not pod.node))
+    claim = PersistentVolumeClaim(
+        uid="claim", namespace="team", name="data", version=1, storage_class="fast", modes=("ReadWriteOnce",), size=10
+    )
+    simulated.see(StorageClass(uid="class", name="fast", version=1, provisioner="csi.example", waits=True), claim)
+    request = nodes()[0].allocatable[:1]
+    simulated.see(node("n3"), mine("again", group="g", request=request, volume_claims=("data",)))
+    gives_up: list[float] = []
+    while simulated.now < 2_000:
+        decided = simulated.run()
+        if evicted(decided):
+            break
+        for action in decided:
+            if isinstance(action, SelectNode):
+                simulated.see(replace(claim, selected_node=action.node))
+                gives_up += [simulated.now + lasts] if lasts is not None else []
+        simulated.now += 1
+        if gives_up and gives_up[0] <= simulated.now:
+            # The provisioner takes the node back.
+            gives_up.clear()
+            simulated.see(claim)
+    assert leaves <= simulated.now < leaves + 15
 
 
 def test_half_a_gang_that_becomes_whole_in_time_stays() -> None:

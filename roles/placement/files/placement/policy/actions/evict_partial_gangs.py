@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gangs bound in part: where bindings failed for good, those that are bound leave after a while, and the gang waits.
 
-Until then the others are tried again, first of all. Only a gang that has never been whole does nothing yet. One that
+Until then the others are tried again, first of all. A volume that is being made for a member is waited for, but no
+second one when that fails. Only a gang that has never been whole does nothing yet. One that
 has lost a member works on what is left or ends by itself, so it is left alone.
 """
 
@@ -26,16 +27,19 @@ def evict_partial_gangs(session: Session) -> Steps[None]:
             del cache.queue.partial[key]
             session.deadlines.pop(key, None)
             continue
-        provisioning = session.provisioning and any(uid in session.provisioning for uid in job.tasks)
-        if provisioning or key not in session.deadlines:
-            session.deadlines[key] = session.now + session.partial_gang_seconds
+        late = session.deadlines.setdefault(key, session.now + session.partial_gang_seconds) <= session.now
         # Bindings under way may still make it whole.
-        if session.deadlines[key] <= session.now and job.ready < job.min_member and session.plugins.gangs:
+        if late and job.ready < job.min_member and session.plugins.gangs and not _is_provisioning(session, job):
             _withdraw(session, job)
             yield
     # Those that are gone with their last pod.
     for key in session.deadlines.keys() - cache.queue.partial.keys():
         del session.deadlines[key]
+
+
+def _is_provisioning(session: Session, job: Job) -> bool:
+    """Return whether a member waits for a volume that is being made; this ends after `PROVISIONING` at the latest."""
+    return bool(session.provisioning) and any(uid in session.provisioning for uid in job.tasks)
 
 
 def _withdraw(session: Session, job: Job) -> None:
