@@ -21,6 +21,7 @@ often than that.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from placement.core.explain import Explainer
@@ -370,7 +371,8 @@ class Scheduler:
             session.actions += self.overfull.look(now, session.provisioning)
         if self._cycle is None:
             waits = (*session.deadlines.values(), *session.unclaimed.values())
-            due = session.reservations.is_due() or any(until <= now for until in waits)
+            volumes = (wait.until for wait in session.provisioning.values())
+            due = session.reservations.is_due() or any(until <= now for until in chain(waits, volumes))
             if not self._news and not self.cache.queue.dirty and not due:
                 return self._decided(more=self.cache.arriving)
             self._news = session.unfinished = False
