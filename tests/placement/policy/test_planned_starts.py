@@ -82,6 +82,16 @@ def test_a_start_that_was_missed_keeps_no_pod_away() -> None:
         assert site.named("p").node == expected
 
 
+def test_a_pod_that_waits_behind_a_start_that_was_missed_needs_no_other_news() -> None:
+    site = simulated()
+    site.see(planned("n1", 60), lasting("p", 600))
+    while not site.placements() and site.now < 3_600:
+        site.run()
+        site.now += 1
+    # All that wait are tried every five minutes.
+    assert 60 + MISSED < site.now <= 60 + MISSED + 300 + 2
+
+
 def test_a_waiting_pod_starts_when_the_plan_moves_or_goes() -> None:
     for after in (5000.0, None):
         site = simulated()

@@ -95,7 +95,8 @@ _REFUSING: Final = 3600.0
 
 # Seconds until jobs are tried again that a plugin of the site may have refused by what only it knows.
 _JUDGED: Final = 30.0
-# Seconds until all are tried again that pods which have left should not help, as kube-scheduler does: hints may err.
+# Seconds until all jobs are tried again, whatever has happened, as kube-scheduler does: hints may err, and time alone
+# may open a node.
 _ALL_TRIED: Final = 300.0
 
 # A list of more objects than this is taken in over several slices, and so many steps of it while another decides.
@@ -170,8 +171,8 @@ class Scheduler:
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
         self._judged = float("-inf")
-        # Until when all jobs had been tried since the last departure, and how many departures there had been then.
-        self._all_tried = (0.0, 0)
+        # When all jobs were last tried again, whatever had happened.
+        self._all_tried = 0.0
 
     def configure(self, configuration: Configuration, *, partial_gang_seconds: float, reserve_after: float) -> None:
         """Schedule by this configuration from the next slice on; times are seconds (see the settings)."""
@@ -397,11 +398,8 @@ class Scheduler:
             self._rest(node, shape, rests=False)
             self.cache.versions.room += 1
             self._news = True
-        (tried, departed), departures = self._all_tried, self.cache.versions.departures
-        if departed == departures:
-            self._all_tried = (now, departures)
-        elif tried + _ALL_TRIED <= now:
-            self._all_tried = (now, departures)
+        if self._all_tried + _ALL_TRIED <= now:
+            self._all_tried = now
             self.cache.versions.room += 1
             self._news = True
         if self.session.host_selector.may_change and self._judged + _JUDGED <= now:
