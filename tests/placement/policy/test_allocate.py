@@ -82,6 +82,30 @@ def test_a_gang_that_can_never_fit_is_told_so_and_tried_again_when_nodes_change(
     assert len(simulated.placements()) == 5
 
 
+@pytest.mark.parametrize("first", ["new", "old"])
+def test_a_gang_that_could_never_run_is_tried_again_when_the_impossible_member_is_replaced(first: str) -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 2), mine("large", group="g", request=amounts(cpu="5")), mine("b", group="g"))
+    simulated.run()
+    assert simulated.groups()["g"].reason == "NeverFits"
+    steps = [lambda: simulated.see(mine("small", group="g")), lambda: simulated.gone(simulated.named("large"))]
+    for step in steps if first == "new" else reversed(steps):
+        step()
+        simulated.run()
+    assert simulated.placements() == {"b": "n1", "small": "n1"}
+
+
+def test_a_gang_that_could_never_run_is_tried_again_when_a_gated_member_may_go() -> None:
+    simulated = cluster(1)
+    simulated.see(gang("g", 2), mine("large", group="g", request=amounts(cpu="5")), mine("b", group="g"))
+    simulated.see(mine("small", group="g", gated=True))
+    simulated.run()
+    assert simulated.groups()["g"].reason == "NeverFits"
+    simulated.see(replace(simulated.named("small"), gated=False))
+    simulated.run()
+    assert simulated.placements() == {"b": "n1", "small": "n1"}
+
+
 @pytest.mark.parametrize(
     ("members", "reason"),
     [(0, "spec.minMember: 0 is not a number of pods from 1"), (-3, "spec.minMember: -3"), (2**40, "spec.minMember: ")],

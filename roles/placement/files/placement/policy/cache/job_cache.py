@@ -182,13 +182,18 @@ class JobCache:
     def move(self, task: Task, status: Status) -> None:
         """Give the task this status for good."""
         if status is not task.status:
-            old = task.status
-            if Status.PENDING in (old, status):
+            job, old = task.job, task.status
+            others_wait = Status.PENDING in (old, status)
+            if others_wait:
                 # The job lacks other tasks than those that were tried.
-                task.job.forget_tries()
+                job.forget_tries()
             self.shift(task, status)
             self.moved(task, old)
-            self.queue.push(task.job)
+            if others_wait and job.key in self.admission.never_fits:
+                # Of these tasks it is not known that they can never run.
+                self._refresh(job)
+            else:
+                self.queue.push(job)
 
     def shift(self, task: Task, status: Status) -> None:
         """Count the task under another status; a tentative move does this and takes it back the same way."""
