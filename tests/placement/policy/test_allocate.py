@@ -62,6 +62,22 @@ def test_members_that_fit_nowhere_are_passed_over_by_others_that_do() -> None:
     )
 
 
+@pytest.mark.parametrize("order", [("later", "never"), ("never", "later")])
+def test_a_member_that_can_never_run_keeps_out_none_that_only_lacks_room(order: tuple[str, str]) -> None:
+    simulated = cluster(1)
+    simulated.see(pod("there", node="n1", request=amounts(cpu="3")), gang("g", 1))
+    cores = {"later": "2", "never": "5"}
+    for second, name in enumerate(order):
+        created = f"2026-01-01T00:00:0{second}Z"
+        simulated.see(mine(name, group="g", request=amounts(cpu=cores[name]), created=created))
+    simulated.run()
+    assert simulated.conditions()["later"] == "0/1 nodes are available: 1 Insufficient cpu"
+    simulated.gone(simulated.named("there"))
+    simulated.run()
+    assert simulated.placements() == {"later": "n1"}
+    assert simulated.conditions()["never"].startswith("team/g can never run: cpu: 5 wanted")
+
+
 def test_a_gang_of_which_too_few_members_fit_holds_nothing() -> None:
     simulated = cluster(1)
     simulated.see(gang("g", 3), mine("large", group="g", request=amounts(cpu="5")))

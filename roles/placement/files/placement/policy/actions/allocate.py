@@ -57,27 +57,50 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
     return True
 
 
-def _place(
-    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...] = ()
-) -> Steps[None]:
+def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task]) -> Steps[None]:
+    """Places these tasks, or others of the job where members that fit nowhere can be passed over."""
+    together = session.plugins.needed(job)
+    passed: tuple[Task, ...] = ()
+    # Why the first of those that were passed over fit nowhere, of which it is not known that they can never run.
+    hopeful: Failure | None = None
+    while True:
+        failed = yield from _try(session, queue, job, tasks, passed)
+        if failed is None:
+            return
+        tried, failure = failed
+        if hopeful is None and not failure.never:
+            hopeful = failure
+        others = _others(job, together, (*passed, tried[-1]))
+        if not others:
+            _refuse(session, job, (*passed, *tried), hopeful or failure)
+            return
+        tasks, passed = others, (*passed, tried[-1])
+
+
+def _try(
+    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...]
+) -> Steps[tuple[Sequence[Task], Failure] | None]:
+    """Places as many of these tasks as must start together, or more.
+
+    Returns the tasks up to the first that fits nowhere, with the reason, if those before it are too few. Returns None
+    if enough tasks are placed, or if a limit keeps the job away.
+    """
     together = session.plugins.needed(job)
     limit = session.cache.tree.limit(queue, wanted_by(tasks), session.cache.total)
     if limit and len(tasks) > together:
         # The run was a guess: only what must start together is asked for.
         _put_back(job, tasks[together:])
-        yield from _place(session, queue, job, tasks[:together], passed)
-        return
+        return (yield from _try(session, queue, job, tasks[:together], passed))
     if limit:
         _put_back(job, tasks)
         session.refuse(job, passed, Unplaceable("QueueLimit", limit), limited=True)
-        return
+        return None
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
     known = session.failures.find(session.cache.versions.fit, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
-        _refuse(session, job, tasks[: known.placed + 1], known)
-        return
+        return tasks[: known.placed + 1], known
     statement = session.statement()
     try:
         unplaced = yield from placer.place(tasks, statement)
@@ -94,27 +117,20 @@ def _place(
         _put_back(job, tasks[placed:])
         if job.topological and len(tasks) > together:
             # More were asked for than have to start together.
-            yield from _place(session, queue, job, job.next_tasks(together), passed)
-            return
-        others = _others(job, together, (*passed, failed))
-        if others:
-            yield from _place(session, queue, job, others, (*passed, failed))
-            return
+            return (yield from _try(session, queue, job, job.next_tasks(together), passed))
         failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
         if kind is not None:
             session.failures.note(session.cache.versions.fit, kind, failure)
-        _refuse(session, job, (*passed, *tasks[: placed + 1]), failure)
-        return
+        return tasks[: placed + 1], failure
     statement.commit()
     if placed:
         session.bind(*tasks[:placed])
     if failed is not None:
         _put_back(job, tasks[placed:])
-        if placed and job.mixed:
-            # It is visited again, and then its tasks unlike this one have their turn.
-            return
-        tried = (*passed, *tasks[: placed + 1])
-        session.refuse(job, tried, Unplaceable("NotEnoughResources", "", placer.reasons(failed)))
+        if not job.mixed:
+            session.refuse(job, tasks[: placed + 1], Unplaceable("NotEnoughResources", "", placer.reasons(failed)))
+        # A mixed job is visited again, and then its tasks unlike this one have their turn.
+    return None
 
 
 def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
