@@ -78,6 +78,49 @@ def test_a_member_that_can_never_run_keeps_out_none_that_only_lacks_room(order: 
     assert simulated.conditions()["never"].startswith("team/g can never run: cpu: 5 wanted")
 
 
+def of_many_kinds(number: int) -> Simulated:
+    """A job with so many sizes that have no room now, of 2 cores and more, and a younger member that has room."""
+    simulated = Simulated()
+    simulated.see(node("n1"), node("n2", allocatable=amounts(cpu="1000", memory="8Gi", pods="500")), gang("g", 1))
+    simulated.see(pod("p1", node="n1", request=amounts(cpu="3")), pod("p2", node="n2", request=amounts(cpu="999")))
+    for size in range(2, number + 2):
+        created = f"2026-01-01T00:{size // 60:02}:{size % 60:02}Z"
+        simulated.see(mine(f"g{size}", group="g", request=amounts(cpu=str(size)), created=created))
+    simulated.see(mine("small", group="g", created="2026-01-01T01:00:00Z"))
+    return simulated
+
+
+@pytest.mark.parametrize("number", [7, 8, 9, 16, 40, 150])
+def test_every_kind_of_member_is_tried_however_many_there_are(number: int) -> None:
+    simulated = of_many_kinds(number)
+    simulated.run()
+    assert set(simulated.placements()) == {"p1", "p2", "small"}
+    assert set(simulated.conditions().values()) == {"0/2 nodes are available: 2 Insufficient cpu"}
+
+
+@pytest.mark.parametrize("slices", range(1, 40, 3))
+def test_room_that_comes_while_the_kinds_are_tried_is_not_missed(slices: int) -> None:
+    simulated = of_many_kinds(30)
+    simulated.gone(simulated.named("small"))
+    for _unused in range(slices):
+        for action in simulated.run_once(lambda: True):
+            simulated.carry_out(action)
+    simulated.gone(simulated.named("p1"))
+    simulated.run()
+    assert simulated.placements().keys() - {"p2"} in ({"g2"}, {"g3"}, {"g4"})
+
+
+def test_a_job_of_many_kinds_gives_the_jobs_behind_it_their_turn() -> None:
+    simulated = of_many_kinds(150)
+    simulated.see(priority_class("high", 9), gang("g", 1, priority_class="high"), mine("last"))
+    bound: list[str] = []
+    for _unused in range(1000):
+        for action in simulated.run_once():
+            bound += [action.name] if isinstance(action, Bind) else []
+            simulated.carry_out(action)
+    assert bound == ["last", "small"]
+
+
 def test_a_gang_of_which_too_few_members_fit_holds_nothing() -> None:
     simulated = cluster(1)
     simulated.see(gang("g", 3), mine("large", group="g", request=amounts(cpu="5")))

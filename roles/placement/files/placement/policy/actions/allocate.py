@@ -8,17 +8,17 @@ from typing import Final
 
 from placement.model.slicing import Steps
 from placement.policy.actions.reserve import reserve_at_once
-from placement.policy.cache.equivalence_cache import Failure
+from placement.policy.cache.equivalence_cache import Failure, Passed
 from placement.policy.framework.queue_loop import visit_queues
 from placement.policy.framework.session import Session, Unplaceable
-from placement.policy.jobs.job import Job, Problem, Status, Task, alike, wanted_by
+from placement.policy.jobs.job import Job, Problem, Status, Task, kind_of, wanted_by
 from placement.policy.queues.queue import QueueEntry, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
 _RUN: Final = 64
 # So many tasks of one job are placed together where they are to be in one rack.
 _TOGETHER: Final = 1 << 12
-# Kinds of members that are passed over in one go.
+# Kinds of members that are tried in one go.
 _KINDS: Final = 8
 
 
@@ -48,33 +48,39 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
     if job.topological:
         # Where the first pod goes decides where the others can.
         needed = max(needed, min(job.pending, _TOGETHER))
-    tasks = job.next_tasks(needed)
-    if len(tasks) >= session.plugins.needed(job):
-        yield from _place(session, queue, job, tasks)
+    together, passed = session.plugins.needed(job), session.failures.passed.get(job.key)
+    tasks = _others(job, together, passed) if passed is not None else []
+    if passed is None or not tasks:
+        passed, tasks = Passed(session.cache.versions.news), job.next_tasks(needed)
+    if len(tasks) >= together:
+        yield from _place(session, queue, job, tasks, passed)
         yield from reserve_at_once(session, job)
     else:
         _put_back(job, tasks)
     return True
 
 
-def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task]) -> Steps[None]:
+def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Passed) -> Steps[None]:
     """Places these tasks, or others of the job where members that fit nowhere can be passed over."""
-    together = session.plugins.needed(job)
-    passed: tuple[Task, ...] = ()
-    # Why the first of those that were passed over fit nowhere, of which it is not known that they can never run.
-    hopeful: Failure | None = None
-    while True:
-        failed = yield from _try(session, queue, job, tasks, passed)
+    together, kept = session.plugins.needed(job), session.failures.passed
+    tried: Sequence[Task] = ()
+    for _unused in range(_KINDS):
+        failed = yield from _try(session, queue, job, tasks, passed.tasks)
         if failed is None:
+            if together > 1:
+                # A member that did not fit beside others may fit by itself.
+                kept.pop(job.key, None)
             return
         tried, failure = failed
-        if hopeful is None and not failure.never:
-            hopeful = failure
-        others = _others(job, together, (*passed, tried[-1]))
-        if not others:
-            _refuse(session, job, (*passed, *tried), hopeful or failure)
+        passed = passed.and_also(tried[-1], failure)
+        tasks = _others(job, together, passed)
+        if not tasks:
+            _refuse(session, job, passed, tried, failure)
             return
-        tasks, passed = others, (*passed, tried[-1])
+    # Others have their turn first. What would help those that were passed over is noted meanwhile.
+    kept[job.key] = passed
+    session.cache.queue.park(job, (*passed.tasks, *tried))
+    session.cache.queue.hints.wake(job)
 
 
 def _try(
@@ -133,15 +139,11 @@ def _try(
     return None
 
 
-def _others(job: Job, number: int, passed: tuple[Task, ...]) -> list[Task]:
+def _others(job: Job, number: int, passed: Passed) -> list[Task]:
     """Members unlike those that fit nowhere, in the job's order; none where they are too few."""
-    if len(passed) > _KINDS or not job.mixed:
+    if not job.mixed:
         return []
-    left = [
-        task
-        for task in job.tasks.values()
-        if task.status is Status.PENDING and not any(alike(task, other) for other in passed)
-    ]
+    left = [task for task in job.tasks.values() if task.status is Status.PENDING and kind_of(task) not in passed.kinds]
     if len(left) < number:
         return []
     left.sort(key=lambda task: task.key)
@@ -161,9 +163,13 @@ def format_size(job: Job) -> str:
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
-def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure) -> None:
-    together = session.plugins.needed(job)
-    if failure.never:
+def _refuse(session: Session, job: Job, passed: Passed, tried: Sequence[Task], last: Failure) -> None:
+    """Refuses a job of which no members are left to be tried: these were passed over, and the last try ended so."""
+    together, news = session.plugins.needed(job), session.cache.versions.news
+    # While other jobs had their turn, something may have come that helps those which were passed over first.
+    outdated = session.failures.passed.pop(job.key, None) is not None and passed.since != news
+    failure = passed.hopeful or last
+    if failure.never and not outdated:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem("NeverFits", text))
         # Others deserve more without it, and may have been passed over for having too much.
@@ -172,4 +178,6 @@ def _refuse(session: Session, job: Job, tried: Sequence[Task], failure: Failure)
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
     if failure.why:
         short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
-    session.refuse(job, tried, Unplaceable("NotEnoughResources", short, failure.nodes))
+    session.refuse(job, (*passed.tasks, *tried), Unplaceable("NotEnoughResources", short, failure.nodes))
+    if outdated:
+        session.cache.queue.hints.wake(job)

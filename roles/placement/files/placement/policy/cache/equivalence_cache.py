@@ -10,6 +10,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
+from placement.policy.jobs.group_key import GroupKey
+from placement.policy.jobs.job import Task, kind_of
 from placement.state.nodes.diagnosis import Reasons
 
 _MOST: Final = 1 << 10
@@ -26,10 +28,29 @@ class Failure:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Members of a job that fit nowhere, one of each kind, since its members were last tried from the first on."""
+
+    # `Versions.news` when the first of them was tried: nothing that came later is noted for them.
+    since: int
+    tasks: tuple[Task, ...] = ()
+    kinds: frozenset[Hashable] = frozenset()
+    # Why the first of them fits nowhere of which it is not known that it can never run.
+    hopeful: Failure | None = None
+
+    def and_also(self, task: Task, failure: Failure) -> "Passed":
+        """Return these members and one more."""
+        hopeful = self.hopeful or (None if failure.never else failure)
+        return Passed(self.since, (*self.tasks, task), self.kinds | {kind_of(task)}, hopeful)
+
+
 class FailureCache:
     """Find failures by what was tried; all are of one version of the room."""
 
     def __init__(self) -> None:
+        # By the jobs that have members of more kinds than are tried in one go.
+        self.passed: dict[GroupKey, Passed] = {}
         self._generation = -1
         self._known: dict[Hashable, Failure] = {}
 

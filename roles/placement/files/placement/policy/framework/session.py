@@ -106,7 +106,7 @@ class Session:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
         by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
-        self.cache.known += (*by_job, self.promises, *turns)
+        self.cache.known += (*by_job, self.promises, self.failures.passed, *turns)
         self.cache.known += (self.reservations.waiting_since, self.reservations.passed_over, self.reservations.vain)
 
     def placer(self, job: Job) -> Placer:

@@ -4,7 +4,7 @@
 """Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -404,6 +404,11 @@ def alike(task: Task, other: Task) -> bool:
         and task.entry.labelset is other.entry.labelset
         and pod.volume_claims == peer.volume_claims
     )
+
+
+def kind_of(task: Task) -> Hashable:
+    """Return what is equal for tasks that are alike."""
+    return task.pod.spec, task.pod.request, task.entry.labelset, task.pod.volume_claims
 
 
 def _lone_job(task: Task, queue: str) -> Job:

@@ -216,6 +216,10 @@ class Hints:
             self._add_woken(waiting.pop(rule))
             index.discard(rule[0], rule)
 
+    def wake(self, job: Job) -> None:
+        """Have an unschedulable job tried again, in its turn among those that events have woken."""
+        self._add_woken({job.key: job})
+
     def forget_orders(self) -> None:
         """Drop the order of the woken jobs: the keys of other plugins cannot be compared with theirs."""
         self.first_woken = LazyHeap(self.woken)
