@@ -178,6 +178,7 @@ def pods(
         nominated_node=draw(st.sampled_from(["", "", *NODE_NAMES])),
         phase=draw(st.sampled_from([Phase.PENDING, Phase.RUNNING, Phase.RUNNING, Phase.FAILED])),
         terminating=draw(st.sampled_from([False, False, True])),
+        daemon=draw(st.sampled_from([False, False, True])),
     )
 
 

@@ -52,7 +52,12 @@ def _node(cluster: Cluster, row: int) -> dict[str, Any]:
         label: {name: int(array[index, row]) for index, name in offered.items() if array[index, row]}
         for label, array in arrays.items()
     }
-    return {**amounts, "node": columns.nodes[row], "unreadable": bool(int(columns.flags[row]) & UNREADABLE)}
+    return {
+        **amounts,
+        "staying": int(columns.staying[row]),
+        "node": columns.nodes[row],
+        "unreadable": bool(int(columns.flags[row]) & UNREADABLE),
+    }
 
 
 def _counts(cluster: Cluster, rule: Rule) -> dict[str, tuple[int, int]]:

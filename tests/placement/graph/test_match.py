@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a gang may ask of the graph, and where it then goes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,9 @@ from placement.graph.matching.match import choose
 from placement.graph.policies.register import POLICIES
 from placement.graph.request import NoMatch, Part, Request, RequestError, Selection
 from placement.graph.topology import TopologyError
-from placement_kit.builders import amounts
+from placement.model.messages.event import Upserted
+from placement.shared.victims import NODE_CRITICAL
+from placement_kit.builders import amounts, pod
 from placement_kit.drawn_graph import CORE, Drawn
 
 
@@ -67,11 +71,13 @@ def test_exclusive_nodes_have_no_other_pod() -> None:
     assert found.exclusive
 
 
-def test_the_caller_says_what_counts_as_idle() -> None:
-    drawn = Drawn({"a/r1": [3, 4]})
-    everything = np.ones(drawn.cluster.columns.capacity, np.bool_)
-    found = choose(drawn.graph, gang(5, exclusive=True), [None], idle=everything)
-    assert drawn.names(found) == {"r1n1": 3, "r1n2": 2}
+@pytest.mark.parametrize("stays", [{"daemon": True}, {"mirror": True}, {"priority": NODE_CRITICAL}])
+def test_exclusive_nodes_may_have_pods_that_leave_them_for_no_job(stays: dict[str, Any]) -> None:
+    drawn = Drawn({"a/r1": [4, 4]})
+    for name in ("r1n1", "r1n2"):
+        drawn.cluster.apply(Upserted(pod(f"proxy-{name}", node=name, **stays)))
+    drawn.cluster.apply(Upserted(pod("other", node="r1n2")))
+    assert drawn.names(choose(drawn.graph, gang(3, exclusive=True), [None])) == {"r1n1": 3}
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from placement.model.messages.action import Evict
 from placement.model.messages.event import EvictRefused
 from placement.model.rules.topology import TopologyRequest
 from placement.policy.plugins.configuration import load
-from placement_kit.builders import amounts, budget, gang, mine, priority_class, queue
+from placement_kit.builders import amounts, budget, gang, mine, pod, priority_class, queue
 from placement_kit.racks import RACK, Site
 
 PREEMPTING = load('actions: "allocate, preempt"\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n', "t")
@@ -98,8 +98,11 @@ def test_a_rack_within_the_disruption_budgets_is_preferred() -> None:
     assert site.where("g") == {"r1": 1}
 
 
-def test_whole_nodes_are_cleared_for_a_group_that_asks_for_them() -> None:
+@pytest.mark.parametrize("proxies", [False, True])
+def test_whole_nodes_are_cleared_for_a_group_that_asks_for_them(proxies: bool) -> None:
     site = site_of(2)
+    for name in site.racks if proxies else ():
+        site.see(pod(f"proxy-{name}", node=name, daemon=True, request=amounts(cpu="100m")))
     low(site, "r0n0", "r0n1", cores=1)
     site.ask("g", 1, TopologyRequest(exclusive=True), cores=1, priority_class="high")
     site.run()

@@ -309,6 +309,16 @@ def test_exclusive_nodes_are_empty_when_the_group_starts() -> None:
     assert "r0n0" not in {item.node for item in site.of("g")}
 
 
+def test_exclusive_nodes_may_have_pods_of_daemon_sets() -> None:
+    site = Site(3)
+    site.see(*(pod(f"proxy-{name}", node=name, daemon=True, request=amounts(cpu="100m")) for name in site.racks))
+    site.fill("r0n0", cores=1)
+    site.ask("g", 2, TopologyRequest(exclusive=True), cores=1)
+    site.run()
+    assert {item.node for item in site.of("g")} <= {"r0n1", "r0n2"}
+    assert not site.drift()
+
+
 def test_rules_about_other_pods_hold_in_the_rack_too() -> None:
     site = Site(1, 2)
     apart: PodAffinityTerm = near("kubernetes.io/hostname", app="g")

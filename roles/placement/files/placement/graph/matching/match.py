@@ -34,19 +34,18 @@ def choose(
     request: Request,
     feasible: Sequence[Bools | None],
     *,
-    idle: Bools | None = None,
     room: Int64s | None = None,
 ) -> Selection | NoMatch:
     """Return where the gang goes, or why it goes nowhere.
 
-    `feasible` has the rows that each part may use, None for all. `idle` has the rows that count as empty for exclusive
-    requests; by default those without any pod. `room` stands for what is open by resource and row, if it is not what
-    the columns have. TopologyError names a level that is unknown, RequestError an unknown policy.
+    `feasible` has the rows that each part may use, None for all. `room` stands for what is open by resource and row, if
+    it is not what the columns have. An exclusive request gets rows whose pods all leave their node for no job.
+    TopologyError names a level that is unknown, RequestError an unknown policy.
     """
     graph.sync()
     for level in (*request.within, *(level for part in request.parts for level in part.within)):
         graph.runs(level)
-    search = _Search(graph, request, feasible, idle, room)
+    search = _Search(graph, request, feasible, room)
     missing = search.missing()
     if missing:
         return NoMatch((missing,))
@@ -73,7 +72,6 @@ class _Search:
         graph: Graph,
         request: Request,
         feasible: Sequence[Bools | None],
-        idle: Bools | None,
         room: Int64s | None,
     ) -> None:
         self._graph = graph
@@ -86,9 +84,10 @@ class _Search:
         self._room = room
         self.everywhere: Places = np.arange(len(self._rows))
         self._vectors = [graph.columns.axis.request(part.request) for part in request.parts]
-        if self._exclusive and idle is None:
+        idle: Bools | None = None
+        if self._exclusive:
             open_pods = (graph.columns.free if room is None else room)[PODS_INDEX]
-            idle = open_pods >= graph.columns.allocatable[PODS_INDEX]
+            idle = open_pods + graph.columns.staying >= graph.columns.allocatable[PODS_INDEX]
         self._slots = [
             self._slots_of(part, vector, usable, idle)
             for part, vector, usable in zip(request.parts, self._vectors, feasible, strict=True)
@@ -107,7 +106,7 @@ class _Search:
         slots: Int64s = counts[self._rows]
         if feasible is not None:
             slots *= feasible[self._rows]
-        if self._exclusive and idle is not None:
+        if idle is not None:
             slots *= idle[self._rows]
         return np.minimum(slots, part.most, out=slots) if part.most else slots
 

@@ -42,18 +42,14 @@ class Window:
         return self.begins < at + lasts and self.ends > at
 
 
-def without_allocating(
-    graph: Graph, request: Request, feasible: Feasible, *, idle: Bools | None = None
-) -> Selection | NoMatch:
+def without_allocating(graph: Graph, request: Request, feasible: Feasible) -> Selection | NoMatch:
     """Return where the gang would go now."""
-    return choose(graph, request, feasible, idle=idle)
+    return choose(graph, request, feasible)
 
 
-def allocate(
-    graph: Graph, request: Request, feasible: Feasible, charge: Charge, *, idle: Bools | None = None
-) -> Selection | NoMatch:
+def allocate(graph: Graph, request: Request, feasible: Feasible, charge: Charge) -> Selection | NoMatch:
     """Place the gang now: `charge` is called for each part and row before this returns."""
-    found = choose(graph, request, feasible, idle=idle)
+    found = choose(graph, request, feasible)
     if isinstance(found, Selection):
         for index, part in enumerate(found.parts):
             for row, number in zip(part.rows.tolist(), part.numbers.tolist(), strict=True):
@@ -68,7 +64,6 @@ def allocate_or_reserve(
     charge: Charge,
     endings: Sequence[Ending],
     *,
-    idle: Bools | None = None,
     windows: Sequence[Window] = (),
     lasts: float = inf,
 ) -> Selection | NoMatch:
@@ -77,14 +72,14 @@ def allocate_or_reserve(
     A gang that lasts so many seconds, without end by default, is on no row in one of its windows. A reservation charges
     nothing: its `at` is the end that it waits for, and it is made again when anything changes.
     """
-    now = allocate(graph, request, _outside(windows, 0.0, lasts, feasible, graph), charge, idle=idle)
+    now = allocate(graph, request, _outside(windows, 0.0, lasts, feasible, graph), charge)
     times = sorted({ending.at for ending in endings} | {window.ends for window in windows if 0 < window.ends < inf})
     if isinstance(now, Selection) or not times:
         return now
     columns = graph.columns
 
     def at(time: float, around: Sequence[Window]) -> Selection | NoMatch:
-        """Choose with the room that is left then; `idle` no longer says what is empty."""
+        """Choose with the room that is left then."""
         room = columns.unpromised_for(len(columns.axis), request.ignored).copy()
         for ending in endings:
             if ending.at <= time:

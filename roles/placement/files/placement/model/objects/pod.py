@@ -15,6 +15,7 @@ from placement.model.amounts.quantity import Amounts
 from placement.model.rules.affinity import PodAffinityTerm, TopologySpread, WeightedPodAffinityTerm
 from placement.model.rules.selector import ANY_NODE, LabelPairs, NodeSelector, NodeSelectorTerm, Toleration
 from placement.model.rules.topology import TopologyRequest
+from placement.shared.victims import NODE_CRITICAL
 
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
 JOB_TAG: Final = "converged.hpc/job-tag"
@@ -136,3 +137,8 @@ class Pod:
     def charged(self) -> bool:
         """Whether it holds room on its node: a terminating pod does, until it is gone."""
         return bool(self.node) and self.phase not in TERMINAL
+
+    @property
+    def stays(self) -> bool:
+        """Whether it leaves its node for no job: a DaemonSet's, a static one such as a placeholder, or the node's."""
+        return self.mirror or self.daemon or self.spec.priority >= NODE_CRITICAL

@@ -26,7 +26,7 @@ from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABE
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import gang_of, value_of
 from placement.policy.jobs.job import counted
-from placement.shared.victims import NODE_CRITICAL, Candidate, select_victims
+from placement.shared.victims import Candidate, select_victims
 from placement.state.pods.pod_table import PodEntry
 
 PLACEHOLDER: Final = "placeholder"
@@ -99,7 +99,7 @@ def _missing(session: Session, node: Node, parts: Sequence[Part], here: Sequence
     row, names = columns.rows[node.name], columns.axis.names
     most = dict(zip(names, columns.allocatable[:, row].tolist(), strict=True))
     for entry in here:
-        if _stays(entry) and not _is_unconfirmed_mirror(entry):
+        if entry.pod.stays and not _is_unconfirmed_mirror(entry):
             _add(most, entry, -1)
     need: Sums = {PODS: len(parts)}
     for job, shares in parts:
@@ -151,11 +151,6 @@ def _candidate(pod: Pod, *, has_job: bool) -> Candidate:
     return Candidate(pod.uid, pod.namespace, pod.spec.priority, gang_of(pod), requests, has_job=has_job)
 
 
-def _stays(entry: PodEntry) -> bool:
-    pod = entry.pod
-    return pod.mirror or pod.daemon or pod.spec.priority >= NODE_CRITICAL
-
-
 def _is_unconfirmed_mirror(entry: PodEntry) -> bool:
     """Whether the pod has the annotation of a mirror, and no kubelet has said yet that it runs such a static pod.
 
@@ -165,7 +160,7 @@ def _is_unconfirmed_mirror(entry: PodEntry) -> bool:
 
 
 def _others(here: Sequence[PodEntry]) -> list[PodEntry]:
-    return [entry for entry in here if not _stays(entry) and not entry.leaving and entry.pod.node]
+    return [entry for entry in here if not entry.pod.stays and not entry.leaving and entry.pod.node]
 
 
 def _add(sums: Sums, entry: PodEntry, number: int) -> None:
