@@ -233,3 +233,22 @@ def test_room_that_is_being_left_goes_to_a_claimant_of_higher_priority_and_other
         simulated.carry_out(evict)
     simulated.run()
     assert sorted(simulated.placements()) == ["high", "higher"]
+
+
+def test_a_promise_is_kept_although_the_other_members_can_never_run() -> None:
+    simulated = Simulated(load(policy("allocate, preempt"), "test"))
+    simulated.see(node("n1"), mine("low", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING))
+    simulated.see(priority_class("high", 10), gang("g", 1, priority_class="high"))
+    simulated.see(mine("a", group="g", request=amounts(cpu="2"), created="2026-01-01T00:00:00Z"))
+    simulated.see(mine("b", group="g", request=amounts(cpu="50"), created="2026-01-01T00:00:01Z"))
+    # The evicted pod takes its time.
+    simulated.run_once()
+    assert promised(simulated) == ["a"]
+    simulated.see(node("n2", allocatable=amounts(cpu="1", memory="1Gi", pods="10")))
+    simulated.run_once()
+    assert simulated.scheduler.cache.jobs.tasks["uid-b"].job.problem is not None
+    simulated.run_once()
+    assert promised(simulated) == ["a"]
+    simulated.gone(simulated.named("low"))
+    simulated.run()
+    assert simulated.placements() == {"a": "n1"}

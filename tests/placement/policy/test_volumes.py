@@ -412,6 +412,18 @@ def test_a_gang_of_which_one_volume_is_not_made_leaves_no_member_behind() -> Non
     assert not any(simulated.scheduler.cluster.pods.at_node(name) for name in ("n1", "n2"))
 
 
+def test_a_gang_whose_group_is_deleted_while_its_volume_is_made_leaves_no_member_behind() -> None:
+    simulated = gang_of_two()
+    simulated.run()
+    simulated.gone(gang("g", 2))
+    simulated.run()
+    assert simulated.placements() == {}
+    assert not any(simulated.scheduler.cluster.pods.at_node(name) for name in ("n1", "n2"))
+    simulated.see(gang("g", 2), volume(), claim(storage_class="fast", volume="pv"))
+    simulated.run()
+    assert sorted(simulated.placements()) == ["a", "b"]
+
+
 def test_pods_of_one_job_that_is_no_gang_do_not_wait_for_each_others_volumes() -> None:
     simulated = gang_of_two()
     simulated.see(gang("g", 1))

@@ -116,8 +116,7 @@ def _unready(parts: Assembly) -> dict[Labels, float]:
 def _lack(parts: Assembly, job: Job) -> tuple[int, str] | None:
     """kube-batch's rule: jobs that have the pods for their minimum, and not the nodes."""
     lacks = job.min_member - job.ready
-    refused = job.problem is not None and job.problem.reason != "NeverFits"
-    if lacks <= 0 or refused or not parts.loop.scheduler.cache.queue.has_min_member(job):
+    if lacks <= 0 or job.shut_out or not parts.loop.scheduler.cache.queue.has_min_member(job):
         return None
     return (lacks, str(job))
 

@@ -11,7 +11,7 @@ from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.cache.equivalence_cache import Failure, Passed
 from placement.policy.framework.queue_loop import visit_queues
 from placement.policy.framework.session import Session, Unplaceable
-from placement.policy.jobs.job import Job, Problem, Status, Task, kind_of, wanted_by
+from placement.policy.jobs.job import NEVER_FITS, Job, Problem, Status, Task, kind_of, wanted_by
 from placement.policy.queues.queue import QueueEntry, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
@@ -171,7 +171,7 @@ def _refuse(session: Session, job: Job, passed: Passed, tried: Sequence[Task], l
     failure = passed.hopeful or last
     if failure.never and not outdated:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
-        session.cache.give_up(job, Problem("NeverFits", text))
+        session.cache.give_up(job, Problem(NEVER_FITS, text))
         # Others deserve more without it, and may have been passed over for having too much.
         session.unfinished = True
         return

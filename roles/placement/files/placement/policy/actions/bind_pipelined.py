@@ -38,7 +38,7 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
     if job.key in session.cache.admission.read_before_change:
         # It is not known yet whether it may have what is kept for it.
         return
-    if job.problem is not None:
+    if job.shut_out:
         # Its queue may be gone, or not be for it any more.
         _release(session, tasks)
         return
@@ -51,13 +51,18 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
         if number:
             yield
         # Meanwhile it may have gone, or have been shut out.
-        if group[0].status is not Status.PIPELINED or not session.cache.admission.admits(job):
+        if group[0].status is not Status.PIPELINED or not _may_have(session, job):
             continue
         tried, first = session.promises.setdefault(job.key, {}), group[0].uid
         moment = _moment(session, group)
         if moment is None or tried.get(first) != moment:
             yield from _bind_or_give_up(session, job, group)
             tried[first] = _moment(session, group) if group[0].status is Status.PIPELINED else None
+
+
+def _may_have(session: Session, job: Job) -> bool:
+    """Return whether the job may have what its members were given, as far as that is known."""
+    return not job.shut_out and job.key not in session.cache.admission.read_before_change
 
 
 def _lacks_task(job: Job) -> bool:
@@ -136,6 +141,14 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
     chosen, they wait for a node again.
     """
     job, volumes = tasks[0].job, session.cache.cluster.volumes
+    if job.key in session.cache.admission.read_before_change:
+        return
+    if job.shut_out:
+        # Without its group it is not known how many members must start together.
+        for task in tasks:
+            del session.provisioning[task.uid]
+        _release(session, tasks)
+        return
     here = all(task.node in session.cache.cluster.columns.rows for task in tasks)
     lacking = any(volumes.waiting(task.pod) for task in tasks)
     unmade = next((text for task in tasks for text in _unmade(session, task)), "")

@@ -17,7 +17,7 @@ from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPH
 from placement.model.slicing import paced
 from placement.policy.cache.scheduling_queue.scheduling_queue import is_over
 from placement.policy.framework.session import Session, Unplaceable
-from placement.policy.jobs.job import Job, Reasons, Status, Task
+from placement.policy.jobs.job import NEVER_FITS, Job, Reasons, Status, Task
 from placement.policy.queues.queue import QueueInfo
 
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -272,7 +272,7 @@ class StatusReporter:
 
 def _reasons_of(refused: Unplaceable) -> Reasons:
     nodes = refused.nodes
-    figures = nodes is not None or refused.reason == "NeverFits"
+    figures = nodes is not None or refused.reason == NEVER_FITS
     return (refused.reason, nodes.kinds if nodes else frozenset[str](), "" if figures else refused.message)
 
 

@@ -59,6 +59,9 @@ _THERE: Final = (Status.BOUND, Status.RUNNING, Status.RELEASING)
 # Phases of groups that have never been whole; one that no phase was ever written for is such a group, too.
 _NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
 
+# The reason of a problem that the waiting members alone have: none of them could run if all nodes were empty.
+NEVER_FITS: Final = "NeverFits"
+
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
 # What a condition of a pod says: the reasons, without numbers.
@@ -287,6 +290,11 @@ class Job:
     def forget_tries(self) -> None:
         """Note that no earlier try says anything of the job any more."""
         self.unschedulable_at = self.preempt_tried_at = self.reclaim_tried_at = -1
+
+    @property
+    def shut_out(self) -> bool:
+        """Whether the job may not have what its members were given either: its queue or its group may be gone."""
+        return self.problem is not None and self.problem.reason != NEVER_FITS
 
     @property
     def ready(self) -> int:
