@@ -121,6 +121,17 @@ def test_a_job_of_many_kinds_gives_the_jobs_behind_it_their_turn() -> None:
     assert bound == ["last", "small"]
 
 
+def test_a_job_of_several_kinds_takes_no_more_memory_the_more_often_it_is_tried() -> None:
+    simulated = of_many_kinds(5)
+    simulated.gone(simulated.named("small"))
+    simulated.see(mine("behind", request=amounts(cpu="5"), created="2026-01-02T00:00:00Z"))
+    for number in range(50):
+        simulated.see(node(f"closed{number}", unschedulable=True))
+        simulated.run()
+    (job,) = (job for job in simulated.scheduler.cache.jobs.by_key.values() if job.key.name == "g")
+    assert len(job.waiting) < 100
+
+
 def test_a_gang_of_which_too_few_members_fit_holds_nothing() -> None:
     simulated = cluster(1)
     simulated.see(gang("g", 3), mine("large", group="g", request=amounts(cpu="5")))

@@ -62,6 +62,9 @@ _NOT_BEGUN: Final = frozenset({"", "Pending", "Inqueue", "Scheduling"})
 # The reason of a problem that the waiting members alone have: none of them could run if all nodes were empty.
 NEVER_FITS: Final = "NeverFits"
 
+# Void entries that the order of a job with few waiting members may have.
+_VOID: Final = 64
+
 # Priority first, then age.
 TaskKey = tuple[int, str, str]
 # What a condition of a pod says: the reasons, without numbers.
@@ -359,6 +362,9 @@ class Job:
     def wait(self, task: Task) -> None:
         """Put a task into the job's own order."""
         heappush(self.waiting, task.key)
+        if len(self.waiting) > 2 * self.pending + _VOID:
+            # Tasks that were tried without being taken out of the order are in it several times.
+            self.waiting = sorted(task.key for task in self.tasks.values() if task.status is Status.PENDING)
 
     def next_tasks(self, number: int) -> list[Task]:
         """Take so many tasks out of the job's order; the caller puts back those it does not place.
