@@ -54,7 +54,7 @@ def _node(cluster: Cluster, row: int) -> dict[str, Any]:
     }
     return {
         **amounts,
-        "staying": int(columns.staying[row]),
+        "own_pods": int(columns.own_pods[row]),
         "node": columns.nodes[row],
         "unreadable": bool(int(columns.flags[row]) & UNREADABLE),
     }

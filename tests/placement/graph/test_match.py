@@ -71,12 +71,22 @@ def test_exclusive_nodes_have_no_other_pod() -> None:
     assert found.exclusive
 
 
-@pytest.mark.parametrize("stays", [{"daemon": True}, {"mirror": True}, {"priority": NODE_CRITICAL}])
-def test_exclusive_nodes_may_have_pods_that_leave_them_for_no_job(stays: dict[str, Any]) -> None:
+PLACEHOLDER: dict[str, Any] = {
+    "mirror": True,
+    "namespace": "kube-system",
+    "annotations": (("converged.hpc/lease", '{"wlm": "pbs", "job": "1.srv", "run": 1}'),),
+}
+
+
+@pytest.mark.parametrize("own", [{"daemon": True}, {"mirror": True}, {"priority": NODE_CRITICAL}])
+@pytest.mark.parametrize("other", [{}, PLACEHOLDER, {**PLACEHOLDER, "priority": NODE_CRITICAL}])
+def test_exclusive_nodes_may_have_pods_of_the_node_itself_and_no_batch_job(
+    own: dict[str, Any], other: dict[str, Any]
+) -> None:
     drawn = Drawn({"a/r1": [4, 4]})
     for name in ("r1n1", "r1n2"):
-        drawn.cluster.apply(Upserted(pod(f"proxy-{name}", node=name, **stays)))
-    drawn.cluster.apply(Upserted(pod("other", node="r1n2")))
+        drawn.cluster.apply(Upserted(pod(f"proxy-{name}", node=name, **own)))
+    drawn.cluster.apply(Upserted(pod("other", node="r1n2", **other)))
     assert drawn.names(choose(drawn.graph, gang(3, exclusive=True), [None])) == {"r1n1": 3}
 
 

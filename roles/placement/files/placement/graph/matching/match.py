@@ -39,7 +39,7 @@ def choose(
     """Return where the gang goes, or why it goes nowhere.
 
     `feasible` has the rows that each part may use, None for all. `room` stands for what is open by resource and row, if
-    it is not what the columns have. An exclusive request gets rows whose pods all leave their node for no job.
+    it is not what the columns have. An exclusive request gets rows that have only pods of the node itself.
     TopologyError names a level that is unknown, RequestError an unknown policy.
     """
     graph.sync()
@@ -87,7 +87,7 @@ class _Search:
         idle: Bools | None = None
         if self._exclusive:
             open_pods = (graph.columns.free if room is None else room)[PODS_INDEX]
-            idle = open_pods + graph.columns.staying >= graph.columns.allocatable[PODS_INDEX]
+            idle = open_pods + graph.columns.own_pods >= graph.columns.allocatable[PODS_INDEX]
         self._slots = [
             self._slots_of(part, vector, usable, idle)
             for part, vector, usable in zip(request.parts, self._vectors, feasible, strict=True)

@@ -28,7 +28,7 @@ def _charge_drifts(cluster: Cluster, row: int) -> list[Drift]:
     columns = cluster.columns
     node = columns.nodes[row]
     free, releasing, nominated = (np.zeros(len(columns.axis), np.int64) for _array in range(3))
-    staying = np.zeros(1, np.int64)
+    own = np.zeros(1, np.int64)
     if node is not None:
         free += columns.allocatable[:, row]
         for entry in cluster.pods.at_node(node.name):
@@ -39,16 +39,16 @@ def _charge_drifts(cluster: Cluster, row: int) -> list[Drift]:
                 nominated += vector.dense
                 continue
             free -= vector.dense
-            staying += entry.pod.stays
+            own += entry.pod.of_node
             if entry.leaving:
                 releasing += vector.dense
     where = node.name if node is not None else f"row {row}, which has no node"
-    truth = {"free": free, "releasing": releasing, "nominated": nominated, "staying": staying}
+    truth = {"free": free, "releasing": releasing, "nominated": nominated, "own_pods": own}
     return [
         Drift(where, f"columns: {name}", str(held.tolist()), str(true.tolist()))
         for (name, true), held in zip(
             truth.items(),
-            (columns.free[:, row], columns.releasing[:, row], columns.nominated[:, row], columns.staying[[row]]),
+            (columns.free[:, row], columns.releasing[:, row], columns.nominated[:, row], columns.own_pods[[row]]),
             strict=True,
         )
         if (held != true).any()

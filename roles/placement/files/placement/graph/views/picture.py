@@ -33,8 +33,6 @@ _LOST_TAINTS: Final = {
     "node.kubernetes.io/unreachable": "unreachable",
 }
 # A static pod with this annotation stands for a batch job. A kubelet mirrors it; users make no pods in this namespace.
-_PLACEHOLDERS: Final = "kube-system"
-_LEASE_ANNOTATION: Final = "converged.hpc/lease"
 _STEP: Final = 256
 
 
@@ -87,7 +85,7 @@ def _held(cluster: Cluster, row: int, name: str, scheduler: str) -> dict[str, li
 
 def holder(pod: Pod, scheduler: str) -> str:
     """Return which kind of holder the pod is: a placeholder is the batch job that it stands for."""
-    if pod.mirror and pod.namespace == _PLACEHOLDERS and dict(pod.annotations).get(_LEASE_ANNOTATION):
+    if pod.lease:
         return BATCH
     if pod.mirror or pod.daemon:
         return SYSTEM

@@ -17,6 +17,8 @@ from placement.model.rules.selector import ANY_NODE, LabelPairs, NodeSelector, N
 from placement.model.rules.topology import TopologyRequest
 from placement.shared.victims import NODE_CRITICAL
 
+_PLACEHOLDERS: Final = "kube-system"
+_LEASE_ANNOTATION: Final = "converged.hpc/lease"
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
 JOB_TAG: Final = "converged.hpc/job-tag"
 # Seconds that the containers of a pod may need to end past its deadline, even if its own grace is shorter.
@@ -142,3 +144,14 @@ class Pod:
     def stays(self) -> bool:
         """Whether it leaves its node for no job: a DaemonSet's, a static one such as a placeholder, or the node's."""
         return self.mirror or self.daemon or self.spec.priority >= NODE_CRITICAL
+
+    @property
+    def lease(self) -> str:
+        """What the placeholder of a batch job says of that job, in the words of its node; empty for all other pods."""
+        is_placeholder = self.mirror and self.namespace == _PLACEHOLDERS
+        return dict(self.annotations).get(_LEASE_ANNOTATION, "") if is_placeholder else ""
+
+    @property
+    def of_node(self) -> bool:
+        """Whether it runs there for the node itself: it stays, and holds no place of a batch job."""
+        return self.stays and not self.lease

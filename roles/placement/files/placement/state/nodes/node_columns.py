@@ -112,8 +112,8 @@ class NodeColumns:
         # CPU and memory of each node as divisors, for scores.
         self.size = np.ones((2, _FIRST_CAPACITY), np.float32)
         self.flags = np.zeros(_FIRST_CAPACITY, np.uint8)
-        # Charged pods that leave the node for no job.
-        self.staying = np.zeros(_FIRST_CAPACITY, np.int64)
+        # How many of the charged pods run there for the node itself.
+        self.own_pods = np.zeros(_FIRST_CAPACITY, np.int64)
         self.taint_set = np.zeros(_FIRST_CAPACITY, np.int32)
         self.taint_sets: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
         # When a batch job or a reservation is planned to begin, in seconds since 1970, by row; mostly empty.
@@ -195,7 +195,7 @@ class NodeColumns:
         for array in (self.allocatable, self._room, self.releasing, self.nominated):
             array[:, row] = 0
         self.flags[row] = 0
-        self.staying[row] = 0
+        self.own_pods[row] = 0
         self.taint_set[row] = 0
         self._relabel(row, node.labels, ())
         self.planned.pop(row, None)
@@ -354,7 +354,7 @@ class NodeColumns:
         self._room, self.free, self.unpromised = _divided(np.pad(self._room, ((0, 0), (0, more))))
         self.size = np.pad(self.size, ((0, 0), (0, more)), constant_values=1)
         self.flags = np.pad(self.flags, (0, more))
-        self.staying = np.pad(self.staying, (0, more))
+        self.own_pods = np.pad(self.own_pods, (0, more))
         self.taint_set = np.pad(self.taint_set, (0, more))
         for column in self._labels.values():
             column.of_row = np.pad(column.of_row, (0, more), constant_values=-1)

@@ -272,8 +272,8 @@ class PodTable:
             self._columns.promise(row, vector, number, entry.rank)
             return
         self._columns.charge(row, vector, number)
-        if pod.stays:
-            self._columns.staying[row] += number
+        if pod.of_node:
+            self._columns.own_pods[row] += number
         if entry.leaving:
             self._columns.release(row, vector, number)
         self._labelsets.place(entry.labelset, row, number, leaving=pod.terminating)
@@ -309,7 +309,7 @@ def _alike(pod: Pod, other: Pod) -> bool:
     """Whether two states of a pod take the same from their node."""
     return (
         pod.terminating == other.terminating
-        and pod.stays == other.stays
+        and pod.of_node == other.of_node
         and (pod.spec is other.spec or pod.spec == other.spec)
         and pod.request == other.request
         and pod.labels == other.labels

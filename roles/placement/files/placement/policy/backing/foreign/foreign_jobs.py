@@ -27,8 +27,6 @@ from placement.state.nodes.node_columns import LEASED, UNKNOWN
 # A node's annotation names no more than this many at a time, so one that does may have any.
 _ANNOUNCED_AT_MOST: Final = 100
 # Where placeholders are, and what each says of its lease. A kubelet mirrors them; users make no pods there.
-_PLACEHOLDERS: Final = "kube-system"
-_LEASE_ANNOTATION: Final = "converged.hpc/lease"
 # Jobs of one annotation that are named, and characters of each.
 _HOLDERS: Final = 64
 _LONGEST_KEY: Final = 128
@@ -119,11 +117,8 @@ def _placed(session: Session, node: str) -> Iterator[str]:
 
 def lease_of(pod: Pod) -> str:
     """Return the key of the lease that the pod is the placeholder of; empty if it is none."""
-    text = dict(pod.annotations).get(_LEASE_ANNOTATION, "")
-    if not text or not pod.mirror or pod.namespace != _PLACEHOLDERS:
-        return ""
     try:
-        found = json.loads(text)
+        found = json.loads(pod.lease) if pod.lease else None
     except (ValueError, RecursionError):
         return ""
     return "/".join(str(found.get(field)) for field in ("wlm", "job", "run")) if isinstance(found, dict) else ""
