@@ -229,7 +229,9 @@ def _choose(session: Session, head: Head, before: Reservation | None, taken: Kep
         _pass_over(session, job)
         return None
     head.judged = not free
-    if waited < kept.reserve_after and (free or shadow == inf):
+    # Room that is about to be free is mostly that of pods which leave for somebody.
+    soon = free or (before is None and shadow <= session.now + GRACE)
+    if waited < kept.reserve_after and (soon or shadow == inf):
         head.next_look = session.now + min(max(_INTERVAL, kept.reserve_after - waited), _AGAIN)
         return None
     shadow = NO_SHADOW if shadow == inf else shadow

@@ -362,7 +362,7 @@ class Job:
     def wait(self, task: Task) -> None:
         """Put a task into the job's own order."""
         heappush(self.waiting, task.key)
-        if len(self.waiting) > 2 * self.pending + _VOID:
+        if len(self.waiting) > 2 * self.counts[Status.PENDING] + _VOID:
             # Tasks that were tried without being taken out of the order are in it several times.
             self.waiting = sorted(task.key for task in self.tasks.values() if task.status is Status.PENDING)
 
