@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
@@ -27,12 +29,15 @@ def in_parallel(work: Sequence[Callable[[], None]]) -> None:
 
 def side_by_side(work: Sequence[Callable[[], None]]) -> None:
     """Run long work all at once; with a failure, or an interrupt, the programs of all of it are ended."""
-    with ThreadPoolExecutor(max_workers=max(len(work), 1)) as pool:
-        pending = [pool.submit(one) for one in work]
+    name = f"side-by-side-{id(work)}"
+    with ThreadPoolExecutor(max_workers=max(len(work), 1), thread_name_prefix=name) as pool:
         try:
-            for one in wait(pending, return_when=FIRST_EXCEPTION).done:
+            for one in wait([pool.submit(one) for one in work], return_when=FIRST_EXCEPTION).done:
                 one.result()
         except BaseException:
-            while wait(pending, timeout=ASK_SECONDS).not_done:
+            pool.shutdown(wait=False, cancel_futures=True)
+            # An interrupt may come before all work is known here: so its threads are asked.
+            while any(thread.name.startswith(f"{name}_") for thread in threading.enumerate()):
                 kill_running()
+                time.sleep(ASK_SECONDS)
             raise

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,17 +97,51 @@ side_by_side([lambda: run(["sh", "-c", sys.argv[1], "sh", *sys.argv[2:]], timeou
 """
 
 
+# An interrupt that comes when the first work has begun, and before the second has.
+AMID_THE_BEGINNING = """
+import os, signal, sys, time
+from testbed.parallel import side_by_side
+from testbed.run import run
+
+class Work(list):
+    def __iter__(self):
+        yield self[0]
+        while not os.path.exists(sys.argv[2]):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+        yield self[1]
+
+side_by_side(Work([lambda: run(["sh", "-c", sys.argv[1], "sh", *sys.argv[2:]], timeout=600), lambda: None]))
+"""
+
+
 def still_runs(work: subprocess.Popen[bytes]) -> None:
     assert work.poll() is None
 
 
-def test_an_interrupt_ends_long_work(tmp_path: Path) -> None:
-    running = tmp_path / "running"
-    argv = [sys.executable, "-c", SIDE_BY_SIDE, WAIT, str(running), str(tmp_path / "never")]
+@contextlib.contextmanager
+def begun(script: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start long work that makes the file `running` in this folder, and never ends by itself."""
+    argv = [sys.executable, "-c", script, WAIT, str(folder / "running"), str(folder / "never")]
     environment = {**os.environ, "PYTHONPATH": str(api.TESTS)}
     with subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE) as work:
-        wait_for(running, beside=lambda: still_runs(work))
+        try:
+            yield work
+        finally:
+            work.kill()
+            (folder / "never").touch()
+
+
+def test_an_interrupt_ends_long_work(tmp_path: Path) -> None:
+    with begun(SIDE_BY_SIDE, tmp_path) as work:
+        wait_for(tmp_path / "running", beside=lambda: still_runs(work))
         work.send_signal(signal.SIGINT)
+        _out, said = work.communicate(timeout=120)
+    assert b"KeyboardInterrupt" in said
+
+
+def test_an_interrupt_ends_long_work_of_which_a_part_has_not_begun(tmp_path: Path) -> None:
+    with begun(AMID_THE_BEGINNING, tmp_path) as work:
         _out, said = work.communicate(timeout=120)
     assert b"KeyboardInterrupt" in said
 
