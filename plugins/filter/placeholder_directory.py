@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that says where the placeholders of a node stand, by what its kubelet reads."""
+"""A filter for the directory of a node's placeholders, which follows from the kubelet's configuration."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from ansible_collections.converged.hpc.plugins.module_utils import _share_mode
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.gather import parse
 
 FIELD = "staticPodPath"
-
-
+# How slurp says that there is no such file, under every ansible-core.
 NO_FILE = "not found: /var/lib/kubelet/config.yaml"
 
 
 def placeholder_directory(readings: t.Iterable[t.Mapping[str, t.Any]]) -> str:
-    """Return the directory of placeholders on a node, by the first reading that tells what its kubelet reads.
+    """Return the directory of placeholders on a node, by the first reading that has the kubelet's configuration.
 
-    A reading is the result of a task that asked share_node_info, or slurp for the kubelet's file. Without a file the
-    node is new. Empty if none tells: a node whose file could not be read is not taken for a new one.
+    A reading is the result of a task: of share_node_info, or of slurp for the kubelet's file. A node without that file
+    is new. The directory is empty if no reading has the answer: a file that could not be read says nothing.
     """
     for reading in readings:
         fields = _fields(reading)

@@ -32,7 +32,6 @@ _LOST_TAINTS: Final = {
     "node.kubernetes.io/not-ready": "not ready",
     "node.kubernetes.io/unreachable": "unreachable",
 }
-# A static pod with this annotation stands for a batch job. A kubelet mirrors it; users make no pods in this namespace.
 _STEP: Final = 256
 
 

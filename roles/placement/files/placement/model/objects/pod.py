@@ -17,6 +17,7 @@ from placement.model.rules.selector import ANY_NODE, LabelPairs, NodeSelector, N
 from placement.model.rules.topology import TopologyRequest
 from placement.shared.victims import NODE_CRITICAL
 
+# A static pod with this annotation stands for a batch job. A kubelet mirrors it; users make no pods in this namespace.
 _PLACEHOLDERS: Final = "kube-system"
 _LEASE_ANNOTATION: Final = "converged.hpc/lease"
 # What a Binding writes on a pod that a job of the batch system backs: the tag of that job.
