@@ -252,7 +252,8 @@ class Assembly:
         self.loop.put(events)
 
     def _event_rate(self) -> float:
-        busy = self.carrier.binding > 0 and not self.announcer.behind
+        # A steady stream always has some bindings under way. Where none waits for a connection, Events are in no one's way.
+        busy = self.carrier.binding > self.settings.binders and not self.announcer.behind
         return self.settings.events_per_second_busy if busy else self.settings.events_per_second
 
     def _tell(self, actions: tuple[Action, ...]) -> None:

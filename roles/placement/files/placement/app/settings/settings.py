@@ -59,7 +59,7 @@ class Settings:
     journal_files: int = 4
     binders: int = BINDERS
     events_per_second: float = 400.0
-    # While bindings are waiting.
+    # While bindings wait for a connection.
     events_per_second_busy: float = 50.0
     events_waiting: int = MOST_WAITING
     slice_milliseconds: float = 8.0
