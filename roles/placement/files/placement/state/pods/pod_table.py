@@ -43,10 +43,12 @@ _NOWHERE: Final = "/"
 class PodEntry:
     """What the state knows of one pod."""
 
-    __slots__ = ("at", "charged", "labelset", "plan", "pod", "rank", "row", "vector")
+    __slots__ = ("at", "charged", "labelset", "of_node", "plan", "pod", "rank", "row", "vector")
 
     def __init__(self, pod: Pod, labelset: LabelSet) -> None:
         self.pod = pod
+        # As the pod says it, which takes longer.
+        self.of_node = pod.of_node
         self.labelset = labelset
         self.plan = NO_PLAN
         # Room that is promised to it is open to pods of higher rank.
@@ -126,7 +128,7 @@ class PodTable:
             entry.labelset = self._labelsets.enter(pod.namespace, pod.labels)
             self._labelsets.leave(labelset)
         self.amended += entry.labelset is not labelset or entry.pod.request != pod.request
-        entry.pod, entry.plan, entry.vector = pod, plan, None
+        entry.pod, entry.of_node, entry.plan, entry.vector = pod, pod.of_node, plan, None
         self._deposit(entry)
 
     def remove(self, uid: str) -> None:
@@ -272,7 +274,7 @@ class PodTable:
             self._columns.promise(row, vector, number, entry.rank)
             return
         self._columns.charge(row, vector, number)
-        if pod.of_node:
+        if entry.of_node:
             self._columns.own_pods[row] += number
         if entry.leaving:
             self._columns.release(row, vector, number)
@@ -291,8 +293,9 @@ def _belongs(pod: Pod, plan: Plan) -> tuple[str, bool]:
     """Return the node that the pod belongs to, and whether it is charged there (or else promised)."""
     if pod.phase in TERMINAL:
         return "", False
-    if pod.node or plan.assumed:
-        return pod.node or plan.assumed, True
+    node = pod.node or plan.assumed
+    if node:
+        return node, True
     promised = plan.promised
     return "" if promised == _NOWHERE else promised or pod.nominated_node, False
 
