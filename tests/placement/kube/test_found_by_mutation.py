@@ -14,7 +14,7 @@ from placement.kube.transport.http1 import Answer
 from placement.kube.write.executor import Executor
 from placement.kube.write.retrying_client import RetryingClient
 from placement.model.messages.action import Bind, Evict
-from placement.model.messages.event import BindFailed, Event, EvictRefused
+from placement.model.messages.event import Event, EvictRefused, Undetermined
 from placement_kit.fake_api import ScriptedConnection
 
 BIND = Bind(uid="u", namespace="team", name="pod", node="n1")
@@ -43,8 +43,8 @@ def performed(action: Bind | Evict, *script: tuple[int, dict[str, str]]) -> list
 
 
 def test_a_pod_that_cannot_be_read_after_its_binding_was_refused_is_not_taken_for_gone() -> None:
-    # Nor does it stay assumed: it is asked for half a minute, and then the binding has failed.
-    assert performed(BIND, *[FORBIDDEN] * 10) == [BindFailed("u", "n1", "the right was taken away")]
+    # It is asked for half a minute, and then the binding is sent again in its turn.
+    assert performed(BIND, *[FORBIDDEN] * 10) == [Undetermined(BIND)]
 
 
 def test_a_pod_that_cannot_be_read_after_its_eviction_was_refused_is_not_taken_for_gone() -> None:

@@ -20,7 +20,7 @@ from placement.model.messages.action import (
     QueueStatus,
     SelectNode,
 )
-from placement.model.messages.event import BindFailed, Deleted, EvictRefused, Unreadable, Unsent, Upserted
+from placement.model.messages.event import BindFailed, Deleted, EvictRefused, Undetermined, Unreadable, Unsent, Upserted
 from placement.model.objects.pod import Pod
 from placement.model.objects.workload import DIALECTS, UPSTREAM, UPSTREAM_ALPHA
 from placement_kit.fake_api import LOST, ScriptedConnection, SkippingClock
@@ -200,10 +200,18 @@ def test_an_answer_that_says_nothing_of_the_pod_is_no_deletion(action, foreign):
     assert [type(event) for event in events[1:]] == [BindFailed if action is BIND else EvictRefused]
 
 
+@pytest.mark.parametrize("action", [BIND, GIVEN])
 @pytest.mark.parametrize("foreign", FOREIGN)
-def test_a_pod_that_cannot_be_read_for_half_a_minute_is_not_assumed_for_ever(foreign):
+def test_a_binding_that_may_have_landed_has_not_failed_while_the_truth_cannot_be_read(action, foreign):
+    case = Case(LOST, said(409, "already assigned"), *[foreign] * 1000)
+    assert case.perform(action) == [Undetermined(action)]
+    assert [status for status, _message in case.refusals] == [409]
+
+
+@pytest.mark.parametrize("foreign", FOREIGN)
+def test_what_cannot_be_read_for_half_a_minute_holds_up_no_other_action(foreign):
     case = Case(*[foreign] * 1000)
-    assert [type(event) for event in case.perform(BIND)] == [BindFailed]
+    assert case.perform(BIND) == [Undetermined(BIND)]
     assert 30 <= case.time.now < 60
     before = case.time.now
     assert [type(event) for event in case.perform(EVICT)] == [EvictRefused]

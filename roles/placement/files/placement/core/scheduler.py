@@ -49,6 +49,7 @@ from placement.model.messages.event import (
     Object,
     Relisted,
     StatusWriteFailed,
+    Undetermined,
     Unsent,
     Upserted,
 )
@@ -92,6 +93,9 @@ ACTIONS: Final[dict[str, ActionRun]] = {
 _SPARED: Final = 30.0
 # Seconds until a budget that has refused is tried again: others may leave in vain together with its pod.
 _REFUSING: Final = 3600.0
+
+# Seconds until a binding is sent again whose result is not known.
+_UNKNOWN: Final = 10.0
 
 # Seconds until jobs are tried again that a plugin of the site may have refused by what only it knows.
 _JUDGED: Final = 30.0
@@ -171,6 +175,8 @@ class Scheduler:
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
         self._judged = float("-inf")
+        # Bindings whose results are not known, and when each is sent again.
+        self._undetermined: list[tuple[float, Bind | BindVolume]] = []
         # When all jobs were last tried again, whatever had happened.
         self._all_tried = 0.0
 
@@ -257,6 +263,9 @@ class Scheduler:
             return
         if isinstance(event, Unsent):
             self._undo(event.action)
+            return
+        if isinstance(event, Undetermined):
+            self._undetermined.append((self.session.now + _UNKNOWN, event.action))
             return
         if isinstance(event, Upserted) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
@@ -393,6 +402,7 @@ class Scheduler:
     def _forgive(self, now: float) -> None:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
         self._news |= self.cache.queue.flush_backoff(now) | self._reporter.say_again()
+        self._send_undetermined(now)
         spared, refusing = self.session.unevictable, self.session.exhausted_budgets
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
@@ -417,6 +427,19 @@ class Scheduler:
             self.cache.versions.room += 1
             self.cache.versions.evictability += 1
             self._news = True
+
+    def _send_undetermined(self, now: float) -> None:
+        """Send bindings again whose results are not known, as long as the plan stands.
+
+        The API takes a binding once, so the answer to the repeated one, or the pod, says what has become of the first.
+        """
+        due = [action for at, action in self._undetermined if at <= now]
+        if due:
+            self._undetermined = [(at, action) for at, action in self._undetermined if at > now]
+        for action in due:
+            entry = self.cluster.pods.by_uid.get(action.uid)
+            if entry is not None and entry.plan.assumed == action.node:
+                self.session.actions.append(action)
 
     def _run(self) -> Steps[None]:
         """One cycle: the configured actions in their order, then what is to be told."""

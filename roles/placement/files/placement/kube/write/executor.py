@@ -4,8 +4,8 @@
 """Carries out one action: the request, and what its answer means, as events.
 
 A binding that was accepted says nothing here: the watch brings the pod. After any other answer the pod is read, and
-what it says is the event; nothing is concluded from an answer alone. An action that was given up without an answer
-comes back as `Unsent`: none vanishes.
+what it says is the event; nothing is concluded from an answer alone. A binding that was refused while the
+pod cannot be read comes back as `Undetermined`, and any action without an answer as `Unsent`: none vanishes.
 """
 
 from collections.abc import Callable
@@ -38,6 +38,7 @@ from placement.model.messages.event import (
     Event,
     EvictRefused,
     StatusWriteFailed,
+    Undetermined,
     Unreadable,
     Unsent,
     Upserted,
@@ -125,6 +126,9 @@ class Executor:
         found = self._read_pod(action.namespace, action.name, action.uid)
         if found is None:
             return [Unsent(action)]
+        if not found:
+            self._refused(action, answer.status, said)
+            return [Undetermined(action)]
         node = next((node for event in found if (node := _node_of(event, action.uid)) is not None), "")
         if node == action.node:
             # An earlier try had landed after all.
@@ -144,6 +148,9 @@ class Executor:
         found = self._read(PersistentVolume, requests.volume_path(action.volume), action.volume_uid)
         if found is None:
             return [Unsent(action)]
+        if not found:
+            self._refused(action, answer.status, said)
+            return [Undetermined(action)]
         there = [event.item for event in found if isinstance(event, Upserted)]
         if any(isinstance(item, PersistentVolume) and item.claim_uid == action.claim_uid for item in there):
             # An earlier try had landed after all, or another pod that shares the claim had asked for the same.

@@ -9,7 +9,7 @@ from typing import Final
 
 from placement.model.batch import BatchJob
 from placement.model.device_slices import DeviceSlice
-from placement.model.messages.action import Action
+from placement.model.messages.action import Action, Bind, BindVolume
 from placement.model.messages.refusal import Refusal
 from placement.model.node_zones import NodeZones
 from placement.model.objects.disruption import DisruptionBudget
@@ -94,6 +94,16 @@ class BindFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Undetermined:
+    """A binding was refused, and what is true could not be read afterwards.
+
+    An earlier try whose answer was lost may have landed, so the plan stands.
+    """
+
+    action: Bind | BindVolume
+
+
+@dataclass(frozen=True, slots=True)
 class EvictRefused:
     """The API does not let the pod go now; `budget` says whether for a disruption budget, which the message names."""
 
@@ -157,4 +167,15 @@ class SubmitEnded:
 
 
 BatchEvent = JobsRead | JobsUnread | HostsRead | SubmitEnded
-Event = Upserted | Deleted | Unreadable | Relisted | BindFailed | EvictRefused | StatusWriteFailed | Unsent | BatchEvent
+Event = (
+    Upserted
+    | Deleted
+    | Unreadable
+    | Relisted
+    | BindFailed
+    | Undetermined
+    | EvictRefused
+    | StatusWriteFailed
+    | Unsent
+    | BatchEvent
+)
