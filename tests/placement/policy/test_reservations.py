@@ -729,6 +729,28 @@ def test_a_job_of_the_batch_system_that_ends_before_the_head_can_start_does_not_
     assert site.named("backed").node
 
 
+def test_a_job_of_the_batch_system_that_gets_more_time_has_the_nodes_chosen_again() -> None:
+    site = Backed()
+    site.see(mine("long", node="n2", phase=Phase.RUNNING, deadline=5000, request=amounts(cpu="4")))
+    site.see(site.pod("backed"))
+    site.settle(seconds=3)
+    assert site.named("backed").node == "n1"
+    site.batch.leave(1000)
+    site.see(mine("large", request=amounts(cpu="4")))
+    site.settle(seconds=5)
+    (kept,) = site.scheduler.session.reservations.active
+    assert [*kept.nodes] == ["n1"]
+    site.see(mine("short", deadline=3000))
+    site.settle(seconds=3)
+    assert not site.named("short").node
+    site.batch.leave(20_000)
+    site.settle(seconds=5)
+    (kept,) = site.scheduler.session.reservations.active
+    assert [*kept.nodes] == ["n2"]
+    assert kept.shadow > site.now + 4000
+    assert site.named("short").node == "n1"
+
+
 @pytest.mark.parametrize("number", [1, 20])
 def test_jobs_that_cannot_run_do_not_have_the_gang_behind_them_starve(number: int) -> None:
     site = half_full()

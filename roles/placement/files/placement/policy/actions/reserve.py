@@ -417,9 +417,6 @@ def _end(session: Session, entry: PodEntry) -> float | None:
     if pod.spec.longest < inf:
         began = kept.monotonic(pod.started)
         ends.append((now if began is None else min(now, began)) + pod.spec.longest)
-    batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
-    if batch is not None and batch.left is not None:
-        ends.append(session.batch_jobs.read + batch.left)
     known = kept.pod_ends.get(pod.uid, inf)
     if ends or known > now:
         # A bound that has passed is not taken for a later one: jobs that pass the head would make it wait ever longer.
@@ -427,6 +424,11 @@ def _end(session: Session, entry: PodEntry) -> float | None:
     end = min((end if end > now else now + GRACE for end in ends), default=inf)
     if end < inf:
         kept.pod_ends[pod.uid] = end
+    batch = session.batch_jobs.job_of(task) if task is not None and session.batch_jobs.units else None
+    if batch is not None and batch.left is not None:
+        # The batch system may give its job more time, so this is not remembered.
+        left = session.batch_jobs.read + batch.left
+        end = min(end, left if left > now else now + GRACE)
     return end if end < inf or task is not None else None
 
 

@@ -162,7 +162,7 @@ class Reservations:
         # How often in a row there was room for a head although it was refused.
         self.vain: dict[GroupKey, int] = {}
         self.active: tuple[Reservation, ...] = ()
-        # The earliest known bound of the end of a running pod, by UID.
+        # The earliest bound that was found of the end of a running pod, without that of its batch job, by UID.
         self.pod_ends: dict[str, float] = {}
         # When the heads are looked at again; when one of them has waited long enough, and when one that `enqueue` keeps
         # out has.
