@@ -33,8 +33,10 @@ class Simulated:
         topology: Topology | None = None,
     ) -> None:
         self.scheduler = Scheduler(
-            configuration, scheduler_name=scheduler_name, reserve_after=reserve_after, epoch=epoch, topology=topology
+            configuration, scheduler_name=scheduler_name, reserve_after=reserve_after, topology=topology
         )
+        if epoch is not None:
+            self.scheduler.set_epoch(epoch)
         self.pods: dict[str, Pod] = {}
         self.actions: list[Action] = []
         self.version = 1000

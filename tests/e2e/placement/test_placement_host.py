@@ -25,8 +25,8 @@ LOOKS = 12
 LARGE, NOTES = 60, "x" * 240_000
 
 
-# No decision reads a clock that can be set, and no two lead whatever their clocks say: tests/placement,
-# app/test_clocks.py and kube/test_lease.py.
+# Only times of the API are judged by a clock that can be set, and no two lead whatever their clocks say:
+# tests/placement, app/test_clocks.py and kube/test_lease.py.
 @pytest.mark.soak
 def test_clocks_that_are_put_on_and_back_make_no_second_leader_and_lose_no_pod(
     cluster: Cluster, team: Namespace

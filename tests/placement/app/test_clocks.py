@@ -1,9 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A clock that is set while the daemon runs, by hand or by NTP, changes nothing that the daemon does.
+"""A clock that is set while the daemon runs, by hand or by NTP, changes no decision but those about times of the API.
 
-It stamps what people read, and it is read once at the start, because the API tells deadlines of pods in its time.
+It stamps what people read. Planned starts, and starts and creations of pods, are told in its time, so it is read again
+now and then: the machine may have started before its clock was set, or may have slept.
 """
 
 import ast
@@ -11,6 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import placement
+import pytest
+from placement.model.objects.node import Node
+from placement.model.objects.pod import Phase
+from placement.policy.plugins.filters.planned_starts import MISSED
+from placement_kit.builders import amounts, mine, node
+from placement_kit.simulated import Simulated
 
 PACKAGE = Path(placement.__file__).parent
 SETTABLE = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.strftime"}
@@ -19,7 +26,7 @@ SETTABLE |= {
 }
 # Who reads such a clock, and what for.
 STAMPS = {
-    "app/process/wiring.py": "once at the start: what the times of the API are in monotonic seconds",
+    "app/loop/loop.py": "what the times of the API are in monotonic seconds",
     "app/cli.py": "when a picture was drawn, for its heading",
     "app/telemetry/journal.py": "lines of the journal",
     "app/telemetry/logs.py": "lines of the log",
@@ -37,6 +44,68 @@ def readings(file: Path) -> Iterator[str]:
             yield name
 
 
-def test_no_decision_depends_on_a_clock_that_can_be_set() -> None:
+def test_a_clock_that_can_be_set_is_read_for_known_reasons_only() -> None:
     reading = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if list(readings(file))}
     assert reading == set(STAMPS)
+
+
+HOUR = 3600.0
+# When the clock of these tests begins by the API, in seconds since 1970.
+EPOCH = 1_000_000.0
+
+
+def planned(after: float) -> Node:
+    """A node on which a batch job begins so many seconds from the start of the test."""
+    return node(planned=EPOCH + after)
+
+
+@pytest.mark.parametrize("wrong", [-9 * HOUR, 9 * HOUR])
+def test_a_clock_that_is_set_after_the_start_tells_planned_starts_rightly(wrong: float) -> None:
+    simulated = Simulated(epoch=EPOCH + wrong)
+    simulated.see(planned(600), mine("p", deadline=3600, gated=True))
+    simulated.run()
+    simulated.scheduler.set_epoch(EPOCH)
+    simulated.see(mine("p", deadline=3600))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.now = 600 + MISSED + 1
+    simulated.see(mine("q", deadline=3600))
+    simulated.run()
+    assert "q" in simulated.placements()
+
+
+def test_a_job_that_a_wrong_clock_kept_waiting_is_tried_again_at_once_when_it_is_set() -> None:
+    simulated = Simulated(epoch=EPOCH - 9 * HOUR)
+    simulated.see(planned(-8 * HOUR), mine("p", deadline=2 * 3600))
+    simulated.run()
+    assert simulated.placements() == {}
+    simulated.scheduler.set_epoch(EPOCH)
+    simulated.run()
+    assert simulated.placements() == {"p": "n1"}
+
+
+def test_an_end_that_a_wrong_clock_told_is_forgotten_when_it_is_set() -> None:
+    simulated = Simulated(epoch=EPOCH + HOUR)
+    running = mine("old", node="n1", phase=Phase.RUNNING, deadline=7200, started="1970-01-12T13:46:40Z")
+    simulated.see(node(), running, mine("large", request=amounts(cpu="4")))
+    simulated.run()
+    simulated.now += 2
+    simulated.run()
+    (kept,) = simulated.scheduler.session.reservations.active
+    assert kept.shadow < 3700
+    simulated.scheduler.set_epoch(EPOCH)
+    simulated.now += 2
+    simulated.run()
+    (kept,) = simulated.scheduler.session.reservations.active
+    assert kept.shadow > 7200
+
+
+def test_what_the_clocks_part_by_in_ordinary_times_makes_no_news() -> None:
+    simulated = Simulated(epoch=EPOCH)
+    simulated.see(node(), mine("large", request=amounts(cpu="8")))
+    simulated.run()
+    before = simulated.scheduler.cache.versions.room
+    for step in range(100):
+        simulated.scheduler.set_epoch(EPOCH + 0.001 * step)
+    simulated.run()
+    assert simulated.scheduler.cache.versions.room == before

@@ -30,12 +30,16 @@ class Recorder:
         self.decided = self.followed = 0
         self.under_way = False
         self.hurries: list[bool] = []
+        self.epochs: list[float] = []
         # What was decided, applied and asked, in its order.
         self.order: list[str] = []
 
     def apply(self, event) -> None:
         self.applied.append(event)
         self.order.append("applied")
+
+    def set_epoch(self, epoch) -> None:
+        self.epochs.append(epoch)
 
     def follow(self) -> bool:
         self.followed += 1
@@ -318,3 +322,23 @@ def test_nobody_waits_for_a_loop_that_has_ended(part) -> None:
     loop.put_call(lambda: None)
     with pytest.raises(Unanswered, match="about to end"):
         loop.ask(lambda: 7)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_the_wall_clock_is_read_now_and_then_with_and_without_the_right_to_decide(part, leads):
+    times = []
+
+    def clock() -> float:
+        # Ten seconds pass from one look to the next.
+        times.append(10.0 * len(times))
+        return times[-1]
+
+    # The clock is set between two readings.
+    walls = count(1_000_000, 7_200)
+    loop = loop_of(part, may_decide=lambda: leads, clock=clock, wall=lambda: float(next(walls)))
+    run_until(loop, lambda: len(part.epochs) > 3)
+    assert 3 < len(part.epochs) <= len(times) / 3 + 1
+    first, second, *_unused = part.epochs
+    read_at = [1_000_000 - first, 1_007_200 - second]
+    assert set(read_at) <= set(times)
+    assert read_at[1] - read_at[0] >= 30

@@ -4,6 +4,7 @@
 """The scheduler: what the loop talks to.
 
     scheduler = Scheduler(configuration, scheduler_name="placement")
+    scheduler.set_epoch(epoch)                      # and again now and then: the clock may be set
     scheduler.follow()                              # while somebody else decides
     decision = scheduler.decide(now, expired)       # actions of one slice; `more`: call again at once
 
@@ -134,7 +135,6 @@ class Scheduler:
         default_queue: str = "default",
         partial_gang_seconds: float = PARTIAL_GANG_SECONDS,
         reserve_after: float = RESERVE_AFTER,
-        epoch: float | None = None,
         backing: BackingSettings | None = None,
         topology: Topology | None = None,
         timed: Timed = _untimed,
@@ -146,7 +146,7 @@ class Scheduler:
         self.plugin_faults = Faults()
         self.cache = JobCache(self.cluster, plugins, scheduler_name=scheduler_name, default_queue=default_queue)
         reservations = Reservations(self.cluster.columns)
-        reservations.reserve_after, reservations.epoch = reserve_after, epoch
+        reservations.reserve_after = reserve_after
         host_selector = HostSelector(self.cluster, plugins, reservations, self.plugin_faults)
         # Racks and switches; made at once where the settings name levels, else when something asks for it.
         tree = topology or Topology()
@@ -199,6 +199,13 @@ class Scheduler:
         self.cache.reconfigure(plugins)
         self._cycle = None
         self._news = True
+
+    def set_epoch(self, epoch: float) -> None:
+        """Judge times of the API by this value of seconds since 1970 at which monotonic time began."""
+        if self.session.reservations.set_epoch(epoch):
+            # A planned start may be past by now, and a deadline nearer or farther.
+            self.cache.versions.room += 1
+            self._news = True
 
     @property
     def under_way(self) -> bool:

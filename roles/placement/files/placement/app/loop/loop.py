@@ -32,6 +32,8 @@ _IDLE_SECONDS: Final = 0.5
 _CROWDED_SECONDS: Final = 0.002
 _PER_BINDER: Final = 8
 _ASK_SECONDS: Final = 10.0
+# The wall clock is read so often: it may be set, or the machine may have slept.
+_WALL_SECONDS: Final = 30.0
 _ENDED: Final = "the daemon is about to end; try again"
 
 
@@ -85,6 +87,7 @@ class Loop:
         binders: int,
         slice_seconds: float,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.scheduler = scheduler
         self.slice_seconds = slice_seconds
@@ -94,6 +97,8 @@ class Loop:
         self._decided = decided
         self._crowd = binders * _PER_BINDER
         self._clock = clock
+        self._wall = wall
+        self._wall_read_at = float("-inf")
         self._inbox: Inbox[tuple[float, list[Event]] | Callable[[], None] | _Question] = Inbox(_BATCHES)
         # What is left of the batch that is being taken in, and when it came.
         self._left: Iterator[Event] | None = None
@@ -158,6 +163,8 @@ class Loop:
             self.beat = self._clock()
             crowded = self._carrier.binding > self._crowd
             under_way = self.scheduler.under_way
+            if not under_way:
+                self._read_wall_clock()
             took = not under_way and self._take_in(self._pause(crowded))
             if not self._has_begun():
                 self._more = self.scheduler.follow()
@@ -167,6 +174,13 @@ class Loop:
             # Policies look at the clock too, so they are asked now and then without any event.
             if took or self._more or self._clock() - self._decided_at >= _IDLE_SECONDS:
                 self._decide(hurry=crowded or self.waiting() > 0)
+
+    def _read_wall_clock(self) -> None:
+        """Tell the scheduler now and then how the times of the API compare with monotonic time."""
+        now = self._clock()
+        if now - self._wall_read_at >= _WALL_SECONDS:
+            self._wall_read_at = now
+            self.scheduler.set_epoch(self._wall() - now)
 
     def _has_begun(self) -> bool:
         """Whether to decide: what had come when that was first allowed, a whole list perhaps, has been taken in.

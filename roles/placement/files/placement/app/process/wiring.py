@@ -89,7 +89,6 @@ class Assembly:
             default_queue=settings.default_queue,
             partial_gang_seconds=settings.half_gang_seconds,
             reserve_after=settings.reserve_after_seconds,
-            epoch=time.time() - time.monotonic(),
             backing=backing_settings(settings, identities),
             topology=read_topology(settings),
             timed=self.metrics.timed,

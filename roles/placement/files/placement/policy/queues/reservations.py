@@ -47,6 +47,8 @@ from placement.state.nodes.node_filters import Bools
 RESERVE_AFTER: Final = 300.0
 # The shadow time of a head where that is not known: no job ends before it.
 NO_SHADOW: Final = -inf
+# Seconds by which wall clock and monotonic clock may part before the times of the API are told anew.
+_JITTER: Final = 1.0
 
 # Names and priorities of a queue and of those above it, the topmost first.
 QueuePath = tuple[tuple[str, int], ...]
@@ -202,6 +204,15 @@ class Reservations:
         since, first = self.waiting_since.setdefault(job.key, self.now), job.peek()
         created = self.monotonic(first.pod.created if first is not None else job.created)
         return self.now - (since if created is None else min(since, created))
+
+    def set_epoch(self, epoch: float) -> bool:
+        """Go by this value from now on; return whether it differs from the former by more than the clock's jitter."""
+        if self.epoch is not None and abs(epoch - self.epoch) < _JITTER:
+            return False
+        self.epoch = epoch
+        # Ends were told by the former value, and the earliest is kept.
+        self.pod_ends.clear()
+        return True
 
     def monotonic(self, timestamp: str) -> float | None:
         """Return a timestamp of the API in monotonic seconds; None if it cannot be known."""
