@@ -66,6 +66,9 @@ def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], 
     tried: Sequence[Task] = ()
     for _unused in range(_KINDS):
         failed = yield from _try(session, queue, job, tasks, passed.tasks)
+        if failed is not None and (others := _failed_first(job, tasks[:together], failed[0])):
+            again = yield from _try(session, queue, job, others, passed.tasks)
+            failed = failed if again is not None else None
         if failed is None:
             if together > 1:
                 # A member that did not fit beside others may fit by itself.
@@ -137,6 +140,19 @@ def _try(
             session.refuse(job, tasks[: placed + 1], Unplaceable("NotEnoughResources", "", placer.reasons(failed)))
         # A mixed job is visited again, and then its tasks unlike this one have their turn.
     return None
+
+
+def _failed_first(job: Job, tasks: Sequence[Task], tried: Sequence[Task]) -> list[Task]:
+    """Return the tasks in another order: those of the kind that found no node beside the others come first.
+
+    The others may have taken the only nodes of that kind. There is no such order if no other kind came before.
+    """
+    if not job.mixed or job.topological:
+        return []
+    kind = kind_of(tried[-1])
+    if all(kind_of(task) == kind for task in tried):
+        return []
+    return sorted(tasks, key=lambda task: kind_of(task) != kind)
 
 
 def _others(job: Job, number: int, passed: Passed) -> list[Task]:
