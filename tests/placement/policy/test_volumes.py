@@ -21,7 +21,7 @@ from placement.model.objects.volume import (
     VolumeAttachment,
 )
 from placement.model.rules.selector import Effect, NodeSelectorTerm, Operator, Requirement, Taint
-from placement_kit.builders import amounts, gang, mine, node, pairs, pod
+from placement_kit.builders import amounts, gang, mine, near, node, pairs, pod
 from placement_kit.simulated import Simulated
 
 ZONE_A, ZONE_B, ZONE_C = ((NodeSelectorTerm((Requirement("zone", Operator.IN, (zone,)),)),) for zone in "abc")
@@ -118,6 +118,20 @@ def test_a_claim_that_cannot_be_served_is_named(objects: tuple[Any, ...], reason
     simulated.run()
     assert "p" not in simulated.placements()
     assert reason in simulated.conditions()["p"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [
+        ({"volume_claims": ("data",)}, "2 refused by its claim data, which does not exist"),
+        ({"affinity": (near("zone", app="web"),)}, "2 refused by pod affinity"),
+    ],
+)
+def test_what_no_node_has_is_said_of_full_nodes_too(wish: dict[str, Any], reason: str) -> None:
+    simulated = two_zones()
+    simulated.see(pod("full", node="n1", request=amounts(cpu="4")), mine("p", **wish))
+    simulated.run()
+    assert simulated.conditions()["p"] == f"0/2 nodes are available: {reason}"
 
 
 @pytest.mark.parametrize(("owner", "placed"), [("uid-p", True), ("uid-other", False), ("", False)])

@@ -22,6 +22,7 @@ from placement.policy.plugins.filters.filters import (
     Declared,
     Filter,
     HostPorts,
+    Nowhere,
     OtherPods,
     Reserved,
     Room,
@@ -44,6 +45,7 @@ def filters_of(
 ) -> tuple[Filter, ...]:
     """Return all filters; a node that several refuse counts under the first of them."""
     return (
+        Nowhere(cluster, domains),
         Closed(cluster),
         Unsuited(cluster),
         Cordoned(cluster),

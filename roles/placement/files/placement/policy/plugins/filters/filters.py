@@ -19,7 +19,7 @@ from placement.model.objects.pod import Pod, PodSpec
 from placement.model.rules.selector import BACKED_TAINT, Taint, untolerated
 from placement.policy.jobs.job import Task
 from placement.policy.queues.reservations import Reservations
-from placement.state.affinity.topology_rules import DomainRules
+from placement.state.affinity.topology_rules import AFFINITY, DomainRules
 from placement.state.cluster import Cluster
 from placement.state.nodes.node_columns import HELD, RESTING, UNREADABLE, UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED, CORDON, Bools, Part
@@ -114,6 +114,28 @@ class Filter:
         allowed = self.allowed(task)
         fits = (part is None or part.decide(row)) and (allowed is None or bool(allowed[row]))
         return "" if fits else f"is {self.reason}"
+
+
+class Nowhere(Filter):
+    """Rules about volumes and company that no node keeps: they refuse the pod itself, whatever room the nodes have.
+
+    `Volumes` and `OtherPods` hold the same rules. This filter only says them before all others.
+    """
+
+    def __init__(self, cluster: Cluster, domains: DomainRules) -> None:
+        super().__init__(cluster)
+        self._domains = domains
+
+    def refused(self, task: Task) -> Mapping[str, Bools]:
+        """Return all nodes, by the first such rule."""
+        spec, present = task.pod.spec, self._cluster.masks.present()
+        answers = list(self._cluster.volumes.answers(task.pod)) if task.pod.volume_claims else []
+        if spec.affinity:
+            rules = self._domains.answers(spec, task.entry.labelset)
+            answers += [(reason, allowed) for reason, allowed in rules if reason == AFFINITY]
+        return _by_first(
+            (f"refused by {reason}", allowed) for reason, allowed in answers if not (allowed & present).any()
+        )
 
 
 class Closed(Filter):
