@@ -1,25 +1,31 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Room that enqueue keeps for groups that get no pods: for how long, and what comes then."""
+"""Room that enqueue keeps for groups that are in and do not begin: for how long, and what comes then."""
 
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from placement.model.messages.action import GroupPhase
 from placement.model.objects.pod import Pod
+from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.objects.workload import VOLCANO, PodGroup
+from placement.model.rules.selector import Effect, Taint, Toleration
 from placement.policy.actions.enqueue import CLAIM_SECONDS
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
 from placement.policy.plugins.configuration import load
-from placement_kit.builders import amounts, gang, node, pod
+from placement.state.nodes.node_columns import UNKNOWN
+from placement_kit.builders import amounts, gang, near, node, pod, queue
 from placement_kit.kube_batch import policy
+from placement_kit.racks import RACK, ZONES
 from placement_kit.simulated import Simulated
 
 
-def volcanos() -> Simulated:
+def volcanos(**more: Any) -> Simulated:
     """One node, and enqueue before allocate."""
-    simulated = Simulated(load(policy("enqueue, allocate, backfill"), "test"), scheduler_name=VOLCANO_SCHEDULER)
+    configuration = load(policy("enqueue, allocate, backfill"), "test")
+    simulated = Simulated(configuration, scheduler_name=VOLCANO_SCHEDULER, **more)
     simulated.see(node("n1"))
     return simulated
 
@@ -29,10 +35,17 @@ def group(name: str, cores: str, *, min_member: int = 1, **more: Any) -> Any:
     return gang(name, min_member, dialect=VOLCANO, min_resources=amounts(cpu=cores), **more)
 
 
-def member(name: str, of: str, cores: str = "1") -> Pod:
+def member(name: str, of: str, cores: str = "1", **more: Any) -> Pod:
     """A pod of a group."""
     names = (("scheduling.k8s.io/group-name", of),)
-    return pod(name, scheduler_name=VOLCANO_SCHEDULER, annotations=names, request=amounts(cpu=cores))
+    return pod(name, scheduler_name=VOLCANO_SCHEDULER, annotations=names, request=amounts(cpu=cores), **more)
+
+
+def claimed() -> tuple[PersistentVolume, PersistentVolumeClaim]:
+    """The claim `data`, which is bound to a volume."""
+    like: dict[str, Any] = {"version": 1, "storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
+    volume = PersistentVolume(uid="v", name="v", claim=("team", "data"), claim_uid="c", **like)
+    return volume, PersistentVolumeClaim(uid="c", namespace="team", name="data", volume="v", **like)
 
 
 def phases(simulated: Simulated) -> dict[str, GroupPhase | None]:
@@ -53,6 +66,15 @@ def later(simulated: Simulated, seconds: float) -> None:
     while simulated.now < end:
         simulated.now = min(end, simulated.now + 10.0)
         simulated.run()
+
+
+def stays_kept(simulated: Simulated, name: str, *, cores: int) -> None:
+    """However long the group waits, another that asks for so many cores of what is free is not let in."""
+    later(simulated, 3 * CLAIM_SECONDS)
+    simulated.see(group("next", str(cores), created="2026-01-02T00:00:00Z"))
+    simulated.run()
+    told = phases(simulated)
+    assert (told["next"], told[name]) == (GroupPhase.PENDING, GroupPhase.INQUEUE)
 
 
 def test_room_that_is_kept_for_a_group_without_pods_is_free_again_after_a_while() -> None:
@@ -96,9 +118,7 @@ def test_room_is_kept_for_a_group_that_has_its_pods_however_long_they_wait() -> 
     simulated.see(group("large", "4"), member("l0", "large", "4"))
     simulated.run()
     report(simulated)
-    later(simulated, 3 * CLAIM_SECONDS)
-    assert phases(simulated) == {"large": GroupPhase.INQUEUE}
-    assert simulated.scheduler.cache.queue.reserved.get("cpu") == 4000
+    stays_kept(simulated, "large", cores=1)
 
 
 def test_room_of_a_gang_that_gets_too_few_pods_lapses_too() -> None:
@@ -123,3 +143,148 @@ def test_a_new_policy_without_enqueue_does_not_wait_for_room_to_lapse() -> None:
     # Nothing has happened, so there is nothing to decide.
     assert not simulated.decide().more
     assert not simulated.scheduler.session.unclaimed
+
+
+TAINT = Taint("theirs", "", Effect.NO_SCHEDULE)
+# What a pod has because of which no node takes it, although all have room.
+REFUSED: dict[str, dict[str, Any]] = {
+    "a claim that does not exist": {"volume_claims": ("data",)},
+    "company that is nowhere": {"affinity": (near("kubernetes.io/hostname", app="web"),)},
+    "no toleration": {},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+@pytest.mark.parametrize("crowded", [False, True])
+def test_room_lapses_that_is_kept_for_a_group_whose_pods_are_refused_for_another_reason(
+    why: str, crowded: bool
+) -> None:
+    # Nobody is let in for having waited long enough.
+    simulated = volcanos(reserve_after=10 * CLAIM_SECONDS)
+    tolerating = {"tolerations": (Toleration(key=TAINT.key),)} if why == "no toleration" else {}
+    taints = (TAINT,) if tolerating else ()
+    simulated.see(node("n1", taints=taints, labels=(("kubernetes.io/hostname", "n1"),)))
+    if crowded:
+        simulated.see(node("n2", taints=taints), pod("full", node="n2", request=amounts(cpu="4")))
+    # Nodes that no pod of ours tolerates do not count as free.
+    ours: dict[str, Any] = {"scheduler_name": VOLCANO_SCHEDULER, "request": amounts(memory="1Mi"), **tolerating}
+    simulated.see(pod("ours", node="n1", **ours))
+    simulated.see(group("stuck", "4", created="2026-01-01T00:00:00Z"), member("p", "stuck", **REFUSED[why]))
+    simulated.run()
+    report(simulated)
+    simulated.see(group("next", "1", created="2026-01-02T00:00:00Z"), member("q", "next", **tolerating))
+    later(simulated, CLAIM_SECONDS - 10)
+    assert "q" not in simulated.placements()
+    later(simulated, 20)
+    assert simulated.placements().get("q") == "n1"
+    # From now on nothing is kept for the group, which is in as before.
+    simulated.see(group("third", "1", created="2026-01-03T00:00:00Z"), member("r", "third", **tolerating))
+    simulated.run()
+    assert simulated.placements().get("r") == "n1"
+    assert phases(simulated)["stuck"] == GroupPhase.INQUEUE
+
+
+def test_room_is_kept_for_a_group_that_waits_for_room_within_one_rack() -> None:
+    simulated = volcanos(topology=ZONES)
+    simulated.gone(node("n1"))
+    for name, rack in (("a1", "r1"), ("a2", "r1"), ("b1", "r2"), ("b2", "r2")):
+        simulated.see(node(name, labels=(("example.com/rack", rack), ("zone", "a"))))
+        simulated.see(pod(f"theirs-{name}", node=name, request=amounts(cpu="2")))
+    # Each node has room for one of the three, and each rack for two.
+    members = (member(f"p{index}", "near", "2") for index in range(3))
+    simulated.see(group("near", "6", min_member=3, topology=RACK, created="2026-01-01T00:00:00Z"), *members)
+    simulated.run()
+    report(simulated)
+    assert "4 would do alone, but not for all that must be together" in simulated.conditions()["p0"]
+    stays_kept(simulated, "near", cores=3)
+
+
+def test_room_is_kept_for_a_group_that_a_limit_of_its_queue_keeps_away() -> None:
+    simulated = volcanos()
+    simulated.see(queue("small", capability=amounts(cpu="2")))
+    simulated.see(group("limited", "2", queue="small", created="2026-01-01T00:00:00Z"))
+    simulated.run()
+    report(simulated)
+    # Another has the queue's cores before the pods come.
+    simulated.see(gang("other", 1, dialect=VOLCANO, queue="small", phase="Inqueue"), member("o", "other"))
+    simulated.run()
+    simulated.see(member("p", "limited", "2"))
+    simulated.run()
+    assert phases(simulated)["limited"] == GroupPhase.INQUEUE
+    assert "o" in simulated.placements()
+    stays_kept(simulated, "limited", cores=2)
+
+
+def test_room_is_kept_for_a_group_behind_the_head_of_its_queue() -> None:
+    simulated = volcanos()
+    ours: dict[str, Any] = {"scheduler_name": VOLCANO_SCHEDULER}
+    simulated.see(pod("runs", node="n1", request=amounts(cpu="2"), **ours))
+    simulated.see(pod("head", request=amounts(cpu="4"), priority=1, **ours))
+    later(simulated, simulated.scheduler.session.reservations.reserve_after + 10)
+    simulated.see(group("behind", "2", created="2026-01-01T00:00:00Z"), member("p", "behind", "2"))
+    simulated.run()
+    report(simulated)
+    assert simulated.conditions()["p"].endswith("1 kept for a job that comes before")
+    stays_kept(simulated, "behind", cores=2)
+
+
+def test_room_is_kept_for_a_group_while_it_is_not_known_whether_batch_jobs_have_the_nodes() -> None:
+    simulated = volcanos()
+    simulated.see(group("waiting", "4", created="2026-01-01T00:00:00Z"))
+    simulated.run()
+    report(simulated)
+    simulated.scheduler.cluster.close("n1", UNKNOWN, closed=True)
+    simulated.see(member("p", "waiting", "4"))
+    simulated.run()
+    assert simulated.conditions()["p"].endswith("1 of which it is not known whether batch jobs have them")
+    stays_kept(simulated, "waiting", cores=1)
+
+
+def without_kept_room() -> Simulated:
+    """A group of four cores waits for a claim for so long that nothing is kept for it; another runs on one core."""
+    simulated = volcanos(reserve_after=10 * CLAIM_SECONDS)
+    lost = member("p", "stuck", "4", volume_claims=("data",))
+    simulated.see(group("stuck", "4", created="2026-01-01T00:00:00Z"), lost)
+    simulated.run()
+    simulated.see(group("next", "1", created="2026-01-02T00:00:00Z"), member("q", "next"))
+    later(simulated, CLAIM_SECONDS + 10)
+    assert simulated.placements() == {"q": "n1"}
+    return simulated
+
+
+def test_a_group_for_which_nothing_is_kept_any_more_begins_when_it_can() -> None:
+    simulated = without_kept_room()
+    simulated.see(node("n2"), *claimed())
+    simulated.run()
+    assert simulated.placements() == {"p": "n2", "q": "n1"}
+    assert phases(simulated)["stuck"] == GroupPhase.RUNNING
+
+
+def test_room_is_kept_again_once_a_group_waits_for_room() -> None:
+    simulated = without_kept_room()
+    simulated.see(*claimed())
+    simulated.run()
+    simulated.see(group("third", "1", created="2026-01-03T00:00:00Z"), member("r", "third"))
+    later(simulated, CLAIM_SECONDS - 10)
+    assert simulated.placements() == {"q": "n1"}
+    simulated.finish("q")
+    simulated.run()
+    assert simulated.placements() == {"p": "n1"}
+
+
+def test_a_group_for_which_nothing_is_kept_waits_behind_the_others_once_its_pods_are_gone() -> None:
+    simulated = without_kept_room()
+    simulated.gone(simulated.named("p"))
+    later(simulated, CLAIM_SECONDS - 10)
+    assert phases(simulated)["stuck"] == GroupPhase.INQUEUE
+    later(simulated, 20)
+    assert phases(simulated)["stuck"] == GroupPhase.PENDING
+
+
+def test_nothing_is_decided_for_a_group_for_which_nothing_is_kept() -> None:
+    simulated = without_kept_room()
+    simulated.run()
+    simulated.now += 1.0
+    before = simulated.scheduler.session.slice
+    assert not simulated.decide().more
+    assert simulated.scheduler.session.slice == before + 1

@@ -88,7 +88,8 @@ class Session:
     partial_gang_seconds: float = PARTIAL_GANG_SECONDS
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
     evicted_partials: dict[GroupKey, Unplaceable] = field(default_factory=dict)
-    # Groups that lack pods, and until when room is kept for them (monotonic seconds).
+    # Groups that lack pods, or that nodes refuse for other reasons than room, and until when room is kept for them
+    # (monotonic seconds); inf where none is kept any more.
     unclaimed: dict[GroupKey, float] = field(default_factory=dict)
     # Pods that have a node and wait for their volumes, or for those of other members of their gang.
     provisioning: dict[str, Provisioning] = field(default_factory=dict)

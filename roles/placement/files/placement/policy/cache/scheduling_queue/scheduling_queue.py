@@ -56,7 +56,7 @@ class SchedulingQueue:
         self.gated_by_request: dict[Hashable, LazyHeap] = {}
         # What is kept for jobs that are admitted and have not begun, for all and for each.
         self.reserved: Totals = {}
-        self._reserved_for: dict[GroupKey, Amounts] = {}
+        self.reserved_for: dict[GroupKey, Amounts] = {}
         # Those of them that lack the pods to begin: what is kept for them is kept for a while.
         self.unclaimed: dict[GroupKey, Job] = {}
         # Jobs with pipelined tasks.
@@ -178,13 +178,13 @@ class SchedulingQueue:
 
     def _reserve(self, job: Job, queue: QueueInfo | None) -> None:
         """Keep what the job's group asks for at least, from its admission until it begins."""
-        add(self.reserved, self._reserved_for.pop(job.key, ()), -1)
+        add(self.reserved, self.reserved_for.pop(job.key, ()), -1)
         self.unclaimed.pop(job.key, None)
         group = job.group
         if group is None or not group.min_resources or (queue is not None and queue.record.placed_by == PBS):
             return
         if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
-            self._reserved_for[job.key] = group.min_resources
+            self.reserved_for[job.key] = group.min_resources
             add(self.reserved, group.min_resources)
             if not job.tasks or not self.has_min_member(job):
                 self.unclaimed[job.key] = job
@@ -382,7 +382,7 @@ class SchedulingQueue:
         self.unclaimed.pop(key, None)
         self.backoff.pop(key, None)
         self.recheck_after_read.pop(key, None)
-        add(self.reserved, self._reserved_for.pop(key, ()), -1)
+        add(self.reserved, self.reserved_for.pop(key, ()), -1)
 
 
 def is_over(job: Job) -> bool:

@@ -22,6 +22,7 @@ from placement.graph.tree.source import GraphSource
 from placement.graph.tree.tree import Graph
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
+from placement.policy.framework.feasibility import BY_ITSELF
 from placement.policy.framework.placers.domain_clearing import Trial
 from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.framework.placers.placer import Unplaced
@@ -36,7 +37,6 @@ from placement.state.nodes.score_table import INFEASIBLE
 _AT_ONCE: Final = 128
 # Domains that are tried for pods whose rules about other pods only show one by one whether they fit.
 _TRIES: Final = 64
-_BY_ITSELF: Final = "would do alone, but not for all that must be together"
 
 
 class GraphPlacer:
@@ -99,7 +99,7 @@ class GraphPlacer:
 
     def reasons(self, task: Task) -> Reasons:
         """Return why no node can have the task as things stand."""
-        return self._feasibility.reasons(task, _BY_ITSELF)
+        return self._feasibility.reasons(task, BY_ITSELF)
 
     def trial(self, tasks: Sequence[Task], effort: SliceBudget) -> Steps[Trial | None]:
         """Return what can be asked where the tasks would go with other room; None for what must be placed one by one.

@@ -26,6 +26,7 @@ from placement.state.nodes.node_filters import CLOSED, CORDON, Bools, Part
 
 # Without the name of that job, so that a new one is no news for all that wait.
 KEPT: Final = "kept for a job that comes before"
+INSUFFICIENT: Final = "Insufficient "
 _BY_RULES: Final = "refused by its volumes or by rules about other pods"
 
 
@@ -346,7 +347,7 @@ class Room(Filter):
             lacking = unpromised[index] < wanted
             never = lacking & (columns.allocatable[index] < wanted)
             found[f"too small: {name}"] = never
-            found[f"Insufficient {name}"] = lacking & ~never
+            found[INSUFFICIENT + name] = lacking & ~never
         return found
 
     def lacking(self, task: Task, row: int) -> Totals | None:
