@@ -3,8 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much is looked at for one piece of news in a large cluster, counted and not timed."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -264,6 +266,35 @@ def test_a_pod_of_another_scheduler_tries_no_job_again(monkeypatch: pytest.Monke
     simulated.see(pod("tiny", node="n1", request=amounts(cpu="1m")))
     simulated.run()
     assert (tries.since(), orders.since()) == (0, 0)
+
+
+def calls_when_a_pod_ends_beside(requests: int) -> int:
+    """How many functions are called, those in C too, when a pod ends beside jobs with so many different requests."""
+    simulated = Simulated(load(policy("allocate, backfill"), "test"))
+    simulated.see(node("n1"), mine("ends", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING))
+    sizes = (amounts(cpu="4", memory=str(2**20 + index)) for index in range(requests))
+    simulated.see(mine("runs", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING))
+    simulated.see(*(mine(f"waits{index}", request=size) for index, size in enumerate(sizes)))
+    simulated.run()
+    assert len(simulated.scheduler.cache.queue.unschedulable) == requests
+    ends, calls = simulated.named("ends"), 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        simulated.gone(ends)
+        simulated.run()
+    finally:
+        sys.setprofile(None)
+    assert not simulated.scheduler.cache.queue.returning
+    return calls
+
+
+def test_the_end_of_a_pod_takes_no_call_for_each_request_that_waits() -> None:
+    assert calls_when_a_pod_ends_beside(1_000) < calls_when_a_pod_ends_beside(100) + 100
 
 
 class Watched(dict[Any, Any]):

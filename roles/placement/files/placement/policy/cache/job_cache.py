@@ -69,7 +69,7 @@ class JobCache:
         self.queue = SchedulingQueue(
             context,
             self.versions,
-            Hints(cluster.labelsets),
+            Hints(cluster.labelsets, cluster.columns.axis),
             stands_for_volcano=scheduler_name == VOLCANO_SCHEDULER,
         )
         # What others keep by the key of a job; it is dropped with the job.

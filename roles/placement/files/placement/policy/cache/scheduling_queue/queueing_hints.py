@@ -20,8 +20,6 @@ No job waits for what its pods merely prefer.
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-import numpy as np
-
 from placement.model.amounts.quantity import Amounts
 from placement.model.messages.event import Object
 from placement.model.objects.pod import PodSpec
@@ -35,11 +33,13 @@ from placement.model.objects.volume import (
 )
 from placement.model.rules.affinity import PodAffinityTerm
 from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
+from placement.policy.cache.scheduling_queue.request_index import RequestIndex
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
 from placement.state.affinity.labelsets import LabelSet, LabelSets, Rule
 from placement.state.affinity.matchers import MatcherIndex
 from placement.state.nodes.node_columns import NodeColumns
+from placement.state.nodes.vectors import ResourceAxis
 from placement.state.pods.pod_table import Departure
 
 # Objects that say which nodes reach a volume; an event of a claim helps fewer jobs.
@@ -65,11 +65,12 @@ class Interests(NamedTuple):
 class Hints:
     """Find unschedulable jobs by what they wait for."""
 
-    def __init__(self, labelsets: LabelSets) -> None:
+    def __init__(self, labelsets: LabelSets, axis: ResourceAxis) -> None:
         self._labelsets = labelsets
         self._interests: dict[GroupKey, Interests] = {}
         # By what their pods request; and those that room on any node may help, whatever they request.
         self._rooms: dict[Amounts, Waiting] = {}
+        self._requests = RequestIndex(axis)  # the same requests
         self._anywhere: Waiting = {}
         self._affinity: dict[Rule, Waiting] = {}
         self._rules: MatcherIndex[Rule] = MatcherIndex()
@@ -120,6 +121,8 @@ class Hints:
             self._anywhere[key] = job
         else:
             for request in requests:
+                if request not in self._rooms:
+                    self._requests.add(request)
                 self._rooms.setdefault(request, {})[key] = job
         self._interests[key] = Interests(
             tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims), limits
@@ -159,7 +162,8 @@ class Hints:
             waiting.pop(key, None)
         # Jobs that have been helped are not among these any more.
         for request in interests.requests:
-            _leave(self._rooms, request, key)
+            if _leave(self._rooms, request, key):
+                self._requests.discard(request)
         for rule in interests.rules:
             if _leave(self._affinity, rule, key):
                 self._rules.discard(rule[0], rule)
@@ -200,11 +204,12 @@ class Hints:
         # The jobs are noted again if they fail again.
         anywhere, self._anywhere = self._anywhere, {}
         yield list(anywhere.values())
-        free = columns.free[:, rows]
-        for request in list(self._rooms):
-            least = columns.axis.request(request).least
-            helped = bool(np.logical_and.reduce(free[: len(least)] >= least).any())
-            yield list(self._rooms.pop(request).values()) if helped else []
+        for requests in self._requests.fitting(columns.free[:, rows]):
+            # A comparison is work too, after which the caller may pause.
+            yield []
+            for request in requests:
+                self._requests.discard(request)
+                yield list(self._rooms.pop(request).values())
 
     def _wake(self, waiting: dict[Rule, Waiting], index: MatcherIndex[Rule], labelset: LabelSet) -> None:
         """Wake the jobs of the rules that are about pods of this label set."""
