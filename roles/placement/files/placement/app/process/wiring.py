@@ -251,7 +251,7 @@ class Assembly:
         self.loop.put(events)
 
     def _event_rate(self) -> float:
-        # A steady stream always has some bindings under way. Where none waits for a connection, Events are in no one's way.
+        # A steady stream always has bindings under way. Where none waits for a connection, Events are in nobody's way.
         busy = self.carrier.binding > self.settings.binders and not self.announcer.behind
         return self.settings.events_per_second_busy if busy else self.settings.events_per_second
 
