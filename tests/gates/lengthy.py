@@ -14,6 +14,7 @@ from pathlib import Path
 
 from gates.file_sets import Scope
 from gates.gate import Context, Gate, GateFailure
+from gates.payloads import run_payload_tests_everywhere
 
 PART_LIMIT = 80 * 60.0
 HISTORIES = 500
@@ -44,7 +45,10 @@ Tests = Callable[[Context], None]
 
 def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     """Return all parts of `make soak`."""
-    parts = [_part("soak-payloads", soak_payloads)]
+    parts = [
+        _part("soak-payloads", soak_payloads),
+        _part("soak-payloads-everywhere", run_payload_tests_everywhere),
+    ]
     parts += [_part(name, _random(arguments)) for name, arguments in RANDOM_PARTS.items()]
     parts += [
         _part(name, _churn(number, options), on_bed=True, also="churn")

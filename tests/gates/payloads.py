@@ -1,9 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gate: the payloads' own tests, under every interpreter found from the payloads' floor up.
+"""Gate: the payloads' own tests, under the oldest and the newest interpreter found from the payloads' floor up.
 
-pytest of today does not run on 3.6, and ansible-test never looks at payloads there: so unittest, and this gate.
+What a Python between them lacks, the oldest lacks too; what it has taken away is gone from the newest as well. A part
+of soak runs all of them. pytest of today does not run on 3.6, and ansible-test looks at no payloads: so unittest.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -37,35 +38,38 @@ def floor(text: str) -> Version:
 
 
 def run_payload_tests(context: Context) -> None:
-    """Under every interpreter there is; at a quick look under the oldest.
+    """Run them under the oldest interpreter and the newest; at a quick look under the oldest alone."""
+    found = _interpreters(context)
+    _run_under(context, {version: found[version] for version in chosen(list(found), quick=context.quick)})
 
-    Fails when a test fails under one of them, when none was run, or on a skip that is not allowed.
-    """
-    settings = context.settings()
+
+def run_payload_tests_everywhere(context: Context) -> None:
+    """Run them under every interpreter that there is."""
+    _run_under(context, _interpreters(context))
+
+
+def chosen(versions: Sequence[Version], *, quick: bool) -> list[Version]:
+    """Return those of every change, of these in order: the first and the last; at a quick look the first."""
+    return sorted({*versions[:1], *(() if quick else versions[-1:])})
+
+
+def _interpreters(context: Context) -> dict[Version, Path]:
+    return interpreters(context.environ, lowest=floor(context.settings()["payload-floor"]))
+
+
+def _run_under(context: Context, found: Mapping[Version, Path]) -> None:
+    """Fail when a test fails under one of them, when none was run, or on a skip that is not allowed."""
     tests = context.checkout / TESTS
-    daemon = set(settings["daemon"])
+    daemon = set(context.settings()["daemon"])
     roots = [root for root in context.payload_roots() if str(root) not in daemon]
     if not tests.is_dir():
         if roots:
             raise GateFailure(f"{', '.join(map(str, roots))} has Python and {TESTS} does not exist")
         context.say("SHOW no payloads yet")
         return
-    found = interpreters(context.environ, lowest=floor(settings["payload-floor"]))
-    chosen = list(found)[:1] if context.quick else list(found)
     with memory_folder() as temporary, ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = [(_apart(context, version), version) for version in chosen]
-        between = set(chosen[1:-1])
-        under_way = [
-            pool.submit(
-                _under,
-                own,
-                version,
-                str(found[version]),
-                roots,
-                {**temporary, "CONVERGED_ONE_SEED_IN": "10" if version in between else "1"},
-            )
-            for own, version in runs
-        ]
+        runs = [(_apart(context, version), version) for version in found]
+        under_way = [pool.submit(_under, own, version, str(found[version]), roots, temporary) for own, version in runs]
         failures = []
         for (own, _version), run in zip(runs, under_way, strict=True):
             failures += run.result()

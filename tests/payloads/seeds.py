@@ -3,9 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The seeds of tests that draw their cases without Hypothesis.
 
-They come from tests/seeds.txt, so that every run draws the same; CONVERGED_SEED draws others. With
-CONVERGED_ONE_SEED_IN=10 a test takes a tenth of its seeds: the payloads' gate sets it for the interpreters between the
-oldest and the newest.
+They come from tests/seeds.txt, so that every run draws the same; CONVERGED_SEED draws others.
 """
 
 import os
@@ -24,15 +22,10 @@ def given(environ=os.environ):
     return _number("CONVERGED_SEED", text) if text else None
 
 
-def one_in(environ=os.environ):
-    """Return N where one seed in N is to be drawn."""
-    return max(1, _number("CONVERGED_ONE_SEED_IN", environ.get("CONVERGED_ONE_SEED_IN") or "1"))
-
-
 def seeds(test, count, environ=os.environ):
     """Return the seeds of a test: those that found a fault, then `count` from the first one on."""
     always, start = found(test), first(environ)
-    following = range(start, start + max(1, count // one_in(environ)))
+    following = range(start, start + count)
     return always + [seed for seed in following if seed not in always]
 
 
@@ -76,6 +69,5 @@ def _number(where, text):
 
 try:
     given()
-    one_in()
 except SeedError as error:
     raise SystemExit("error: {}".format(error)) from None

@@ -33,12 +33,6 @@ def test_a_test_takes_what_found_a_fault_and_then_the_seeds_that_follow_each_oth
     assert seeds.seeds("t", 3, {"CONVERGED_SEED": ""}) == seeds.seeds("t", 3, {})
 
 
-@pytest.mark.usefixtures("kept")
-def test_a_tenth_is_at_least_one_seed_beside_what_found_a_fault() -> None:
-    assert seeds.seeds("u", 40, {"CONVERGED_ONE_SEED_IN": "10"}) == [1, 7, 8, 9, 10]
-    assert seeds.seeds("u", 4, {"CONVERGED_ONE_SEED_IN": "10"}) == [1, 7]
-
-
 @pytest.mark.parametrize("number", ["x", "-1", "1.5", str(2**32)])
 def test_what_is_no_seed_is_refused(number: str) -> None:
     with pytest.raises(seeds.SeedError, match=f"^CONVERGED_SEED is '{number}'; it takes a number from 0 to 4294967295"):

@@ -23,6 +23,7 @@ from gates import asked, catalogue, cli, timings
 from gates.checkout import strays
 from gates.file_sets import FileMap
 from gates.gate import LONGEST_LIMIT, Context, Gate, GateFailure
+from gates.lengthy import RANDOM_PARTS
 from gates.pool import Outcome, in_order, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
 from gates.sanity import a_home
@@ -495,7 +496,7 @@ def test_no_gate_of_every_change_may_take_longer_than_forty_minutes() -> None:
 def test_only_gates_on_beds_ask_for_root() -> None:
     for one in GATES:
         on_bed = one.on_bed or one.name == "supplies"
-        without = one.name in ("soak-payloads", "soak-unit", "soak-placement", "soak-placement-policy")
+        without = one.name in RANDOM_PARTS or one.name.startswith("soak-payloads")
         assert without or on_bed == (one.name.partition("-")[0] in GATES_ON_BEDS), one.name
     assert {one.group for one in GATES if one.on_bed} - {""} <= GATES_ON_BEDS
 
@@ -591,9 +592,7 @@ def test_a_part_of_soak_draws_a_seed_however_it_is_started_and_no_other_gate_doe
         assert (seeds[0][name] != seeds[1][name]) == (has_one and not given)
 
 
-@pytest.mark.parametrize(
-    "variable", ["PYTEST_ADDOPTS", "NODESHARE_HISTORIES", "CONVERGED_ONE_SEED_IN", "MAY_DIFFER", "BED_WLM"]
-)
+@pytest.mark.parametrize("variable", ["PYTEST_ADDOPTS", "NODESHARE_HISTORIES", "MAY_DIFFER", "BED_WLM"])
 def test_what_a_shell_sets_for_single_tests_weakens_no_gate(
     variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
