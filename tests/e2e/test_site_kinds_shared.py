@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site of several nodes with one slurm.conf that all of them mount: converted, taken by one job, and taken back. Of
-four nodes in every run. In `make soak` one is lost on the way, and there are eight nodes too.
+four nodes and of eight, and one is lost on the way. In every change two nodes have one slurm.conf in test_site_rolling.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ BED = f"shared-{os.getpid()}"
 RECORD = "/var/lib/converged/record"
 LOST = "n3"  # in the second of three batches
 
+pytestmark = pytest.mark.soak
 
-@pytest.fixture(scope="module", params=[4, pytest.param(8, marks=pytest.mark.soak)], ids=lambda count: f"{count} nodes")
+
+@pytest.fixture(scope="module", params=[4, 8], ids=lambda count: f"{count} nodes")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
     """Plain nodes with Slurm 22.05, and a control plane."""
     with own_bed(request, BED, "--nodes", str(request.param), "--slurm-conf", "shared") as bed:
@@ -49,7 +51,6 @@ def conf(site: Sharing) -> str:
 
 
 # In every change unit/rehearsals/test_conversion.py: the batch goes on, the next batch is converted, and the run fails.
-@pytest.mark.soak
 def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(site: Sharing) -> None:
     with site.started("site", converged_serial=[1, len(site.nodes) - 2, 1], converged_max_fail_percentage=50) as run:
         assert run.stdout is not None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site that is converted in steps: a canary that fails, a node that is skipped, one that is waited for, one that goes
-back alone. Every test takes the next step on one bed.
+back alone. Every test takes the next step on one bed, where all hosts mount one slurm.conf.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BED = f"rolling-{os.getpid()}"
 # The inventory's order, which is neither that of names nor Slurm's.
 CANARY, SECOND = "n2", "n1"
 SECRETS = ("--namespace=kube-system", "secrets", "--field-selector=type=bootstrap.kubernetes.io/token")
+RECORD = "/var/lib/converged/record"
 # What stays on a host that has gone back alone.
 SCRIPTS = re.compile(r"/etc/converged(/slurm(/(prolog|epilog))?)?|/var/lib/converged(/record(/.*)?)?")
 
@@ -30,8 +31,9 @@ SCRIPTS = re.compile(r"/etc/converged(/slurm(/(prolog|epilog))?)?|/var/lib/conve
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
     """Two plain nodes with Slurm 22.05, and a control plane."""
-    with own_bed(request, BED) as bed:
+    with own_bed(request, BED, "--slurm-conf", "shared") as bed:
         found = ConvertedSite(bed, tmp_path_factory.mktemp("rolling"))
+        found.set("all", slurm_share_conf="shared")
         nodes = found.hosts["all"]["children"]["converged_nodes"]
         nodes["hosts"] = {name: nodes["hosts"][name] for name in (CANARY, SECOND)}
         yield found
@@ -146,6 +148,15 @@ def test_a_node_is_drained_and_its_job_waited_for(site: ConvertedSite, job: str)
     assert sorted(site.objects("nodes")) == sorted([CANARY, SECOND])
     assert "DRAIN" not in slurm_says(site, SECOND)
     site.srun("-N2", "true")
+
+
+def test_the_one_file_is_changed_once(site: ConvertedSite, conf: str) -> None:
+    """Only the host that has changed it can take that back."""
+    changed = site.node(SECOND, f"cat {CONF}")
+    assert changed != conf
+    assert changed.count("/etc/converged/slurm/prolog\n") == 1
+    held = {host for host in (*site.controllers, *site.nodes) if site.node(host, f"grep -rlsF {CONF} {RECORD} || true")}
+    assert held == set(site.controllers)
 
 
 def test_one_node_goes_back_alone(site: ConvertedSite, before: Mapping[str, Any]) -> None:

@@ -142,7 +142,7 @@ def test_eight_nodes_cost_less_than_a_minute_and_run_one_job_together() -> None:
     assert before_work + 2 <= machine.ask("processor", NAME) < before_work + 30
 
 
-# In every change jobs run on the first and the last kind in test_site_kinds_shared and test_site_kinds.
+# In every change jobs run on the first and the last kind in test_site_rolling and test_site_kinds.
 @pytest.mark.parametrize(
     "options",
     [
