@@ -87,8 +87,7 @@ def test_a_plan_for_many_hosts_prints_what_is_the_same_once_and_what_differs_by_
     assert "+++ after" not in done.stdout, "none is printed for each host besides"
 
 
-# In every change the plan of the way back of a real site, in e2e/test_first_canary.py.
-@pytest.mark.soak
+# Of a real site in soak, in e2e/test_first_canary.py.
 def test_the_plan_of_the_way_back_prints_each_difference_once_and_no_proof_of_what_was_not_done(tmp_path: Path) -> None:
     said = {
         "ansible_connection": "local",
