@@ -137,6 +137,9 @@ def test_with_expired_credentials_jobs_start_and_nodes_come_back_with_good_ones(
     site.pods_return("web", 2)
 
 
+# In every change: a slurmctld that is killed beside a job, in test_site_kinds. What its silence means:
+# payloads/test_returning and test_controller_service, and on a real answer's lack tests/pbs/test_nodeshare_on_pbs.
+@pytest.mark.soak
 def test_a_batch_controller_that_does_not_answer_is_no_reason_to_think_that_a_job_is_gone(site: Sharing) -> None:
     workload.on_both_nodes(site)
     began = time.time()

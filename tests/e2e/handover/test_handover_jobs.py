@@ -168,6 +168,9 @@ def test_no_name_and_no_environment_of_a_job_is_taken_for_anything_else(site: Sh
     site.free()
 
 
+# In every change: payloads/test_slurm_scripts (ours does not run then, and the Epilog of the run that is put back ends
+# that run alone), and above a drained node that takes no pods.
+@pytest.mark.soak
 def test_a_sites_own_prolog_that_fails_is_treated_by_slurm_as_without_us(site: Sharing) -> None:
     host = "n2"
     workload.on_both_nodes(site)
