@@ -124,6 +124,9 @@ def test_one_variable_changes_the_runtime_of_a_node_with_pods_before_and_after(s
     assert site.is_active(OTHER, "containerd")
 
 
+# In every change: the role itself in molecule's singularity_cri, and a node that has the runtime which it shall have in
+# unit/rehearsals/test_runtime.py.
+@pytest.mark.soak
 def test_a_second_run_changes_nothing(site: Sharing) -> None:
     again = site.play("site")
     assert set(again.changed().values()) == {0}, again.out
