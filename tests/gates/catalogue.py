@@ -39,6 +39,8 @@ from gates.tools import (
 QUICK = frozenset({"check", "test"})
 FULL = frozenset({"test"})
 ON_BEDS = frozenset({"test", "soak", "bench"})
+# Their programs wait for each other and for time limits: most of the time no processor works for them.
+WAITING = {"payloads", "pbs", "torque"}
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -77,7 +79,10 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None, *, machine: s
     scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
     return (
         Gate(name=SUPPLIES, action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
-        *(Gate(name=name, action=action, tiers=tiers, reads=known.gates[name]) for name, action, tiers in WITHOUT_BED),
+        *(
+            Gate(name=name, action=action, tiers=tiers, reads=known.gates[name], waits=name in WAITING)
+            for name, action, tiers in WITHOUT_BED
+        ),
         *(
             Gate(
                 name=scope.name,

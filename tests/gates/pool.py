@@ -4,7 +4,8 @@
 """Run all gates in one pool, the longest first, and report each as it ends.
 
 A failing gate does not stop the others: a run names everything that is wrong. Gates on beds wait until the gate
-`supplies` has filled the caches, so that no worker of the pool is kept by a build. Gates that must be alone run last.
+`supplies` has filled the caches, so that no worker of the pool is kept by a build. One gate that mostly waits runs
+beside the workers. Gates that must be alone run last.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ def run_gates(
     waiting = in_order(gates, durations or {})
     running: dict[Future[Outcome], Gate] = {}
     outcomes: list[Outcome] = []
-    pool = ThreadPoolExecutor(max_workers=workers)
+    pool = ThreadPoolExecutor(max_workers=workers + 1)
     try:
         while waiting or running:
-            while len(running) < workers:
-                gate = next_ready(waiting, running=[*running.values()], supplied=is_supplied(gates, outcomes))
+            while True:
+                supplied = is_supplied(gates, outcomes)
+                gate = next_ready(waiting, running=[*running.values()], supplied=supplied, workers=workers)
                 if gate is None:
                     break
                 waiting.remove(gate)
@@ -94,11 +96,21 @@ def in_order(gates: Sequence[Gate], durations: Mapping[str, float]) -> list[Gate
     return sorted(gates, key=place)
 
 
-def next_ready(waiting: Sequence[Gate], *, running: Sequence[Gate], supplied: bool) -> Gate | None:
-    """Return the first gate that may start beside those that run."""
+def next_ready(waiting: Sequence[Gate], *, running: Sequence[Gate], supplied: bool, workers: int) -> Gate | None:
+    """Return the first gate that may start beside those that run.
+
+    One gate that mostly waits takes no worker's place. A second one takes it when no other gate wants it.
+    """
     if any(gate.alone for gate in running):
         return None
-    return next((gate for gate in waiting if (supplied or not gate.on_bed) and not (gate.alone and running)), None)
+    ready = [gate for gate in waiting if (supplied or not gate.on_bed) and not (gate.alone and running)]
+    beside = any(gate.waits for gate in running)
+    one = next((gate for gate in ready if gate.waits), None)
+    if one and not beside:
+        return one
+    if len(running) - beside >= workers:
+        return None
+    return min(ready, key=lambda gate: gate.waits, default=None)
 
 
 def is_supplied(gates: Sequence[Gate], outcomes: Sequence[Outcome]) -> bool:
