@@ -87,7 +87,7 @@ def run(wanted: Sequence[Gate], *, tier: str, given: int | None, drawn: int | No
     counted = "1 gate" if len(wanted) == 1 else f"{len(wanted)} gates"
     seeds = "random tests take the seeds of the repository" if drawn is None else f"CONVERGED_SEED={drawn}"
     print("\n".join(filter(None, [f"{counted}; {seeds}; logs in {logs}", left_out()])), flush=True)
-    began = time.monotonic()
+    began, ticks = time.monotonic(), timings.processor_ticks()
     scratch = own / "scratch" / logs.name
     scratch.mkdir(parents=True)
     before = strays(CHECKOUT)
@@ -110,6 +110,7 @@ def run(wanted: Sequence[Gate], *, tier: str, given: int | None, drawn: int | No
         timings.write_run(outcomes, logs)
     for line in timings.slowest(outcomes, logs):
         print(line)
+    print(timings.busy_since(ticks))
     return summary(outcomes, logs=logs, seconds=time.monotonic() - began, left=left)
 
 

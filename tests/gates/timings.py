@@ -24,6 +24,7 @@ KEPT = Path(__file__).with_name("durations.json")
 VARIABLE = "CONVERGED_TIMINGS"
 FOLDER = "timings"
 RUN = "run.json"
+STAT = Path("/proc/stat")
 GATES_SHOWN, TESTS_SHOWN = 10, 20
 
 _spent: Counter[str] = Counter()
@@ -66,6 +67,19 @@ def refreshed(kept: Mapping[str, float], logs: Path, names: Sequence[str]) -> tu
     for run in sorted(logs.glob(f"[0-9]*-[0-9]*-[0-9]*/{RUN}")):
         found.update(json.loads(run.read_text(encoding="utf-8")))
     return {name: found[name] for name in sorted(names) if name in found}, [name for name in names if name not in found]
+
+
+def processor_ticks(path: Path = STAT) -> tuple[int, int]:
+    """Return the ticks that all processors of the machine have worked since its boot, and all of their ticks."""
+    ticks = [int(word) for word in path.read_text(encoding="utf-8").split("\n", 1)[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]  # without work, and waiting for a disk
+    return sum(ticks) - idle, sum(ticks)
+
+
+def busy_since(before: tuple[int, int], path: Path = STAT) -> str:
+    """Return the line that says how busy the processors were since then, with whatever else the machine did."""
+    worked, passed = (now - then for now, then in zip(processor_ticks(path), before, strict=True))
+    return f"processors of the machine: busy {100 * worked // max(1, passed)} % of the time"
 
 
 def slowest(outcomes: Sequence[Outcome], logs: Path) -> Iterator[str]:

@@ -651,6 +651,16 @@ def test_a_run_ends_with_what_took_longest_and_keeps_it(context: Callable[[Gate]
     assert json.loads((tmp_path / "run.json").read_text(encoding="utf-8")).keys() == {"good"}
 
 
+def test_a_run_says_how_busy_the_processors_were(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  100 10 30 800 40 5 5 10 7 0\ncpu0 1 2 3\n", encoding="utf-8")
+    before = timings.processor_ticks(stat)
+    assert before == (160, 1000)
+    stat.write_text("cpu  150 20 45 810 45 5 5 10 99 0\n", encoding="utf-8")
+    assert timings.busy_since(before, stat) == "processors of the machine: busy 83 % of the time"
+    assert timings.busy_since(timings.processor_ticks(stat), stat).endswith("busy 0 % of the time")
+
+
 @pytest.mark.parametrize(("tier", "kept"), [("test", True), ("check", False), ("only", False)])
 def test_only_whole_runs_keep_durations_because_a_quick_gate_does_less(
     tier: str, kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
