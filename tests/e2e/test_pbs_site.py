@@ -59,7 +59,7 @@ def test_a_plan_touches_nothing(site: PbsSite, before: Mapping[str, Any]) -> Non
 
 
 @pytest.mark.usefixtures("before")
-def test_a_conversion_takes_running_jobs_into_account_and_a_second_one_changes_nothing(site: PbsSite) -> None:
+def test_a_conversion_takes_running_jobs_into_account(site: PbsSite) -> None:
     job = site.qsub("-l", "select=1:ncpus=1:mem=64mb:host=n1")
     until(lambda: site.job_state(job) == "R", "the job runs")
     site.play("site")
@@ -69,12 +69,17 @@ def test_a_conversion_takes_running_jobs_into_account_and_a_second_one_changes_n
     assert set(site.objects("nodes")) == NODES
     until(lambda: site.placeholders(job) == {"n1": {"cpu": "1", "memory": str(64 << 20)}}, "it shows in its size")
     site.end(job)
-    again = site.play("site")
-    assert set(again.changed().values()) == {0}, again.out
     said = site.play("status").out
     assert "; PBS free; Kubernetes Ready" in said, said
     words = ["runuser", "-u", USER, "--", "qsub", "-q", "pods", "--", "/bin/true"]
     assert "Unauthorized Request" in site.bed.exec("ctl", words, check=False).err
+
+
+# In every change: the roles of a PBS site in molecule's pbs_share, and a whole site in test_torque_site.
+@pytest.mark.soak
+def test_a_second_run_changes_nothing(site: PbsSite) -> None:
+    again = site.play("site")
+    assert set(again.changed().values()) == {0}, again.out
 
 
 @pytest.fixture(scope="module")
