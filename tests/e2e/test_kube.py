@@ -216,6 +216,8 @@ def test_the_audit_log_tells_who_made_a_pod_and_when_it_was_bound(
     assert created.received < bound.received
 
 
+# In every change ten of them come and go, of kwok, in the next test. bench.bed_times measures 5,000 of both kinds.
+@pytest.mark.soak
 def test_five_thousand_nodes_for_load_come_at_a_small_cost_and_go_again(bed: RunningBed, cluster: Api) -> None:
     real = {node["metadata"]["name"] for node in cluster.items("/api/v1/nodes")}
     before = processor_seconds() + machine.ask("processor", bed.bed.name)

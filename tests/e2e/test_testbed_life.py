@@ -115,6 +115,8 @@ def test_up_after_a_killed_up_removes_the_leftovers_and_starts_again() -> None:
     assert not [line for line in leftovers(known) if any(identity in line for identity in known["ids"])]
 
 
+# In every change the gates have beds beside each other, and unit/testbed/test_layout.py chooses their networks.
+@pytest.mark.soak
 def test_two_beds_come_up_at_the_same_time_and_one_goes_without_the_other() -> None:
     with ThreadPoolExecutor() as pool:
         one, two = pool.map(lambda name: api.bring_up(name, *PLAIN, "--nodes", "1"), (NAME, OTHER))
@@ -128,6 +130,8 @@ def test_two_beds_come_up_at_the_same_time_and_one_goes_without_the_other() -> N
     assert f"--subnet {two.bed.subnet}: taken" in taken.err
 
 
+# In every change jobs run on all three nodes of the demo's bed. What eight cost is measured by bench.bed_times, too.
+@pytest.mark.soak
 def test_eight_nodes_cost_less_than_a_minute_and_run_one_job_together() -> None:
     """Of processor time: what `up` has started here, and all that runs in the containers."""
     before = processor_seconds()
