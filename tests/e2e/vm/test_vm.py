@@ -115,6 +115,9 @@ def test_pods_keep_off_the_cores_and_the_memory_of_a_job_by_the_kernels_own_answ
     assert site.node(NODE, f"cat {CGROUPS}/kubepods.slice/memory.max") == "max\n"
 
 
+# It is about the bed alone. What comes of a boot is proved in every change by payloads/test_returning, test_placing
+# and test_disks. In soak power is cut on all other machines.
+@pytest.mark.soak
 def test_a_machine_that_loses_its_power_boots_another_kernel_and_takes_jobs_again(site: MachineHosts) -> None:
     site.node(NODE, "echo kept > /root/written; sync; echo lost > /run/volatile")
     before = site.boot_id()
