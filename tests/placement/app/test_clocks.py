@@ -109,3 +109,14 @@ def test_what_the_clocks_part_by_in_ordinary_times_makes_no_news() -> None:
         simulated.scheduler.set_epoch(EPOCH + 0.001 * step)
     simulated.run()
     assert simulated.scheduler.cache.versions.room == before
+
+
+def test_a_clock_that_is_set_again_and_again_has_no_jobs_tried_where_no_node_has_a_planned_start() -> None:
+    simulated = Simulated(epoch=EPOCH)
+    simulated.see(node(), mine("large", request=amounts(cpu="8")))
+    simulated.run()
+    before = simulated.scheduler.cache.versions.room
+    for step in range(10):
+        simulated.scheduler.set_epoch(EPOCH + 2 * (step % 2))
+        simulated.run()
+    assert simulated.scheduler.cache.versions.room == before

@@ -5,7 +5,8 @@
 
 import threading
 import time
-from itertools import count
+from collections.abc import Iterable
+from itertools import chain, count, repeat
 
 import pytest
 from placement.app.loop.loop import Loop, Unanswered
@@ -324,21 +325,40 @@ def test_nobody_waits_for_a_loop_that_has_ended(part) -> None:
         loop.ask(lambda: 7)
 
 
+class Clocks:
+    """Ten seconds pass from one look at the monotonic clock to the next; none, or some, after a look at the wall's."""
+
+    def __init__(self, held_up: Iterable[float]) -> None:
+        self.now = 0.0
+        self.read_at: list[float] = []
+        # The wall clock is set between two readings.
+        self._walls = count(1_000_000, 7_200)
+        self._held_up = iter(held_up)
+        self._next = 10.0
+
+    def monotonic(self) -> float:
+        self.now += self._next
+        self._next = 10.0
+        return self.now
+
+    def wall(self) -> float:
+        self.read_at.append(self.now)
+        self._next = next(self._held_up)
+        return float(next(self._walls))
+
+
 @pytest.mark.parametrize("leads", [True, False])
 def test_the_wall_clock_is_read_now_and_then_with_and_without_the_right_to_decide(part, leads):
-    times = []
-
-    def clock() -> float:
-        # Ten seconds pass from one look to the next.
-        times.append(10.0 * len(times))
-        return times[-1]
-
-    # The clock is set between two readings.
-    walls = count(1_000_000, 7_200)
-    loop = loop_of(part, may_decide=lambda: leads, clock=clock, wall=lambda: float(next(walls)))
+    clocks = Clocks(repeat(0.001))
+    loop = loop_of(part, may_decide=lambda: leads, clock=clocks.monotonic, wall=clocks.wall)
     run_until(loop, lambda: len(part.epochs) > 3)
-    assert 3 < len(part.epochs) <= len(times) / 3 + 1
-    first, second, *_unused = part.epochs
-    read_at = [1_000_000 - first, 1_007_200 - second]
-    assert set(read_at) <= set(times)
-    assert read_at[1] - read_at[0] >= 30
+    first, second, *_unused = clocks.read_at
+    assert 30 <= second - first <= 60
+    assert part.epochs[:2] == [1_000_000 - first, 1_007_200 - second]
+
+
+def test_a_reading_of_the_wall_clock_does_not_count_if_the_thread_was_held_up_meanwhile(part):
+    clocks = Clocks(chain([2.0, 0.5], repeat(0.001)))
+    loop = loop_of(part, clock=clocks.monotonic, wall=clocks.wall)
+    run_until(loop, lambda: len(part.epochs) > 0)
+    assert part.epochs[0] == 1_014_400 - clocks.read_at[2]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from placement.model.messages.action import Action, Bind, Evict
 from placement.model.messages.event import BindFailed, Undetermined
 from placement.model.objects.pod import Phase
+from placement.model.rules.selector import Effect, Taint, Toleration
 from placement_kit.builders import amounts, gang, mine, node
 from placement_kit.simulated import Simulated
 
@@ -75,6 +76,47 @@ def test_a_pod_that_was_deleted_is_not_asked_for_any_more() -> None:
     simulated.see(mine("q", request=amounts(cpu="4")))
     simulated.run()
     assert simulated.placements() == {"q": "n1"}
+
+
+def test_who_does_not_decide_any_more_keeps_no_room_for_it_and_does_not_send_it_later() -> None:
+    simulated, _sent = one_pod()
+    simulated.follow()
+    assert simulated.scheduler.cluster.columns.free[0, 0] == 4000
+    # Whoever decides meanwhile puts another pod there.
+    simulated.see(mine("q", node="n1", request=amounts(cpu="4"), phase=Phase.RUNNING), replace(node("n2"), version=5))
+    simulated.now += 600
+    simulated.follow()
+    simulated.run()
+    assert simulated.placements() == {"p": "n2", "q": "n1"}
+    simulated.check()
+
+
+def test_it_is_not_sent_to_a_node_that_is_gone() -> None:
+    simulated, _sent = one_pod()
+    simulated.gone(node("n1"))
+    assert not unknown(simulated, 60)
+    simulated.see(replace(node("n2"), version=5))
+    simulated.run()
+    assert simulated.placements() == {"p": "n2"}
+
+
+def test_it_is_not_sent_to_a_node_while_that_may_not_have_the_pod() -> None:
+    simulated, sent = one_pod()
+    simulated.see(replace(node("n1"), version=5, taints=(Taint("batch", "job", Effect.NO_EXECUTE),)))
+    assert not unknown(simulated, 60)
+    # Whether the pod is there is still not known.
+    simulated.see(mine("q", request=amounts(cpu="4"), tolerations=(Toleration(operator="Exists"),)))
+    assert not unknown(simulated, 60)
+    simulated.see(replace(node("n1"), version=6))
+    assert unknown(simulated, 11) == [sent]
+
+
+def test_a_plan_that_was_made_anew_is_sent_once_at_a_time() -> None:
+    simulated, sent = one_pod()
+    simulated.tell(BindFailed(sent.uid, sent.node, "refused"))
+    assert len(unknown(simulated, 8)) == 1
+    for _unused in range(6):
+        assert len(unknown(simulated, 10)) == 1
 
 
 def test_a_binding_that_had_not_landed_succeeds_when_it_is_sent_again() -> None:

@@ -28,6 +28,7 @@ from typing import Final
 from placement.core.explain import Explainer
 from placement.core.node_backoff import NodeBackoff
 from placement.core.overcommitted_nodes import OvercommittedNodes
+from placement.core.undetermined_bindings import UndeterminedBindings
 from placement.graph.topology import Topology
 from placement.graph.tree.source import GraphSource
 from placement.model.batch import BackingSettings
@@ -94,9 +95,6 @@ ACTIONS: Final[dict[str, ActionRun]] = {
 _SPARED: Final = 30.0
 # Seconds until a budget that has refused is tried again: others may leave in vain together with its pod.
 _REFUSING: Final = 3600.0
-
-# Seconds until a binding is sent again whose result is not known.
-_UNKNOWN: Final = 10.0
 
 # Seconds until jobs are tried again that a plugin of the site may have refused by what only it knows.
 _JUDGED: Final = 30.0
@@ -175,8 +173,7 @@ class Scheduler:
         # Whether everything has been taken in once since it was for somebody else to decide.
         self._whole = False
         self._judged = float("-inf")
-        # Bindings whose results are not known, and when each is sent again.
-        self._undetermined: list[tuple[float, Bind | BindVolume]] = []
+        self._undetermined = UndeterminedBindings(self.cluster, self.cache)
         # When all jobs were last tried again, whatever had happened.
         self._all_tried = 0.0
 
@@ -203,8 +200,8 @@ class Scheduler:
     def set_epoch(self, epoch: float) -> None:
         """Judge times of the API by this value of seconds since 1970 at which monotonic time began."""
         if self.session.reservations.set_epoch(epoch):
-            # A planned start may be past by now, and a deadline nearer or farther.
-            self.cache.versions.room += 1
+            # A planned start may be past by now.
+            self.cache.versions.room += bool(self.cluster.columns.planned)
             self._news = True
 
     @property
@@ -272,7 +269,7 @@ class Scheduler:
             self._undo(event.action)
             return
         if isinstance(event, Undetermined):
-            self._undetermined.append((self.session.now + _UNKNOWN, event.action))
+            self._undetermined.note(event.action, self.session.now)
             return
         if isinstance(event, Upserted) and isinstance(event.item, Pod) and event.item.rejected:
             self._turned_away(event.item)
@@ -365,6 +362,10 @@ class Scheduler:
         if not self._take_in(lambda: next(steps, None) is None):
             return True
         self._take_back()
+        # Whoever decides now does not know of these plans. The watch will have shown what landed before this one
+        # decides again.
+        for binding in self._undetermined.take_all():
+            self._undo(binding)
         self._reporter.forget_settled()
         return self.cache.arriving
 
@@ -409,7 +410,8 @@ class Scheduler:
     def _forgive(self, now: float) -> None:
         """Evictions, bindings, nodes that rested and statuses that could not be written are tried again."""
         self._news |= self.cache.queue.flush_backoff(now) | self._reporter.say_again()
-        self._send_undetermined(now)
+        if self._whole:
+            self._send_undetermined(now)
         spared, refusing = self.session.unevictable, self.session.exhausted_budgets
         for node, shape in self._resting.rested(now):
             self._rest(node, shape, rests=False)
@@ -436,17 +438,11 @@ class Scheduler:
             self._news = True
 
     def _send_undetermined(self, now: float) -> None:
-        """Send bindings again whose results are not known, as long as the plan stands.
-
-        The API takes a binding once, so the answer to the repeated one, or the pod, says what has become of the first.
-        """
-        due = [action for at, action in self._undetermined if at <= now]
-        if due:
-            self._undetermined = [(at, action) for at, action in self._undetermined if at > now]
-        for action in due:
-            entry = self.cluster.pods.by_uid.get(action.uid)
-            if entry is not None and entry.plan.assumed == action.node:
-                self.session.actions.append(action)
+        """Send bindings again whose results are not known, as long as their plans stand."""
+        again, lost = self._undetermined.take_due(now, self.session.feasibility)
+        self.session.actions += again
+        for binding in lost:
+            self._undo(binding)
 
     def _run(self) -> Steps[None]:
         """One cycle: the configured actions in their order, then what is to be told."""

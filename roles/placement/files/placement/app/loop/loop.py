@@ -34,6 +34,7 @@ _PER_BINDER: Final = 8
 _ASK_SECONDS: Final = 10.0
 # The wall clock is read so often: it may be set, or the machine may have slept.
 _WALL_SECONDS: Final = 30.0
+_HELD_UP_SECONDS: Final = 0.1
 _ENDED: Final = "the daemon is about to end; try again"
 
 
@@ -178,9 +179,13 @@ class Loop:
     def _read_wall_clock(self) -> None:
         """Tell the scheduler now and then how the times of the API compare with monotonic time."""
         now = self._clock()
-        if now - self._wall_read_at >= _WALL_SECONDS:
+        if now - self._wall_read_at < _WALL_SECONDS:
+            return
+        epoch = self._wall() - now
+        # Where the thread was held up between the two clocks, their difference says nothing: they are read again.
+        if self._clock() - now < _HELD_UP_SECONDS:
             self._wall_read_at = now
-            self.scheduler.set_epoch(self._wall() - now)
+            self.scheduler.set_epoch(epoch)
 
     def _has_begun(self) -> bool:
         """Whether to decide: what had come when that was first allowed, a whole list perhaps, has been taken in.
