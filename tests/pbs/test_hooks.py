@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+from pathlib import Path
+
+import pytest
 from pbs_double.cluster import HOSTS, until
 from pbs_double.recorder import Recorder
 
@@ -147,11 +151,50 @@ def test_a_normal_end_has_preterm_on_sisters_only(hook: Recorder) -> None:
 def test_a_deleted_job_has_preterm_everywhere(hook: Recorder) -> None:
     name = hook.submit(*BOTH, "--", "/bin/sleep", "100")
     hook.until_runs(name)
-    hook.end_jobs()
-    until(lambda: len(hook.of(name)) == 6)
+    assert hook.pbs.call("qdel", name).rc == 0  # only once: a second one may bring preterm again
+    until(lambda: hook.job(name)["job_state"] == "F" and len(hook.of(name)) >= 6)
     seen = hook.of(name)
-    assert sorted(seen[2:4]) == ["preterm@pbs-n1", "preterm@pbs-n2"]
+    assert seen[2:4] == ["preterm@pbs-n1", "preterm@pbs-n2"]
     assert sorted(seen[4:]) == ["end@pbs-n1", "end@pbs-n2"]
+
+
+def test_qdel_answers_once_preterm_has_run_on_the_primary_host(hook: Recorder, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    hook.tell("probe", {"preterm@pbs-n1": f"wait {gate}"})
+    name = hook.submit(*BOTH, "--", "/bin/sleep", "100")
+    hook.until_runs(name)
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(hook.pbs.call, "qdel", name)
+        try:
+            hook.record("preterm@pbs-n1")
+            assert concurrent.futures.wait([answer], timeout=2).not_done
+            assert hook.of(name)[2:] == ["preterm@pbs-n1"]
+        finally:
+            gate.touch()
+        assert answer.result().rc == 0
+
+
+@pytest.mark.parametrize("seconds", ["100", "5"], ids=["deleted", "ends by itself"])
+def test_a_qdel_while_a_job_ends_runs_preterm_on_its_primary_host_alone(
+    hook: Recorder, tmp_path: Path, seconds: str
+) -> None:
+    gate = tmp_path / "gate"
+    hook.tell("probe", {"preterm@pbs-n2": f"wait {gate}"})
+    name = hook.submit(*BOTH, "--", "/bin/sleep", seconds)
+    try:
+        hook.until_runs(name)
+        deleted = ["preterm@pbs-n1"] if seconds == "100" else []
+        assert not deleted or hook.pbs.call("qdel", name).rc == 0
+        hook.record("preterm@pbs-n2")
+        assert hook.pbs.call("qdel", name).rc == 0
+    finally:
+        gate.touch()
+    until(lambda: hook.job(name)["job_state"] == "F" and len(hook.of(name)) >= 6 + len(deleted))
+    seen = hook.of(name)
+    assert seen[2:-2] == [*deleted, "preterm@pbs-n2", "preterm@pbs-n1"]
+    assert sorted(seen[-2:]) == ["end@pbs-n1", "end@pbs-n2"]
+    assert hook.job(name)["comment"].endswith(") and terminated by root@pbs-srv")
+    assert hook.job(name)["substate"] == 91
 
 
 def test_a_suspended_job_leaves_its_cores_and_comes_back(hook: Recorder) -> None:

@@ -13,9 +13,9 @@ import time
 import typing as t
 from pathlib import Path
 
-from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule
+from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule, transitions
 from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
-from pbs_double.state import opened
+from pbs_double.state import Job, State, opened
 
 _PROGRAM = """\
 #!{python} -IS
@@ -75,7 +75,7 @@ def run(program: str, folder: str, arguments: list[str]) -> int:
     sys.setrecursionlimit(10_000)  # JSON within JSON may be as deep as PBS has it
     if program == "qdel":
         # the MoM answers nothing while it runs hooks of a job that begins
-        _wait(Path(folder), arguments, "begun")
+        _wait(Path(folder), arguments, lambda _state, job: job.after == "begun")
     with opened(Path(folder)) as state:
         if time.time() >= state.server_hangs_from:
             state.server_is_down = True
@@ -85,17 +85,20 @@ def run(program: str, folder: str, arguments: list[str]) -> int:
         status = _MAIN[program](state, arguments)
         schedule.advance(state, time.time())
         sys.stdout.flush()
+    if program == "qdel":
+        # nor does it say that it has heard of this before its own preterm hooks have run
+        _wait(Path(folder), arguments, transitions.hears_of_end)
     if program == "qrerun":
-        _wait(Path(folder), arguments, "queued")
+        _wait(Path(folder), arguments, lambda _state, job: job.after == "queued")
     return status
 
 
-def _wait(folder: Path, words: list[str], after: str) -> None:
+def _wait(folder: Path, words: list[str], under_way: t.Callable[[State, Job], bool]) -> None:
     while True:
         with opened(folder) as state:
             schedule.advance(state, time.time())
             named = [job for job in state.jobs.values() if job.id in words or str(job.number) in words]
-            if not any(job.after == after and not set(job.hosts) & state.down for job in named):
+            if not any(under_way(state, job) and not set(job.hosts) & state.down for job in named):
                 return
         time.sleep(0.05)
 

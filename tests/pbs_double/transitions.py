@@ -38,12 +38,23 @@ def end(state: State, job: Job, *, substate: int, status: int, said: str) -> Non
 
 
 def delete(state: State, job: Job) -> None:
-    """As `qdel` does; a job that never ran has no status."""
+    """As `qdel` does; a job that never ran has no status. Of one that ends already, the primary host alone hears it."""
+    ends = job.after == "ended"
     job.final, job.ends = 91, None
     if job.started is not None:
-        job.exit_status = 271
-        job.comment += f" and terminated by {caller()}@{SERVER}"
-    _go(state, job, [_on_all(job, "execjob_preterm"), _on_all(job, "execjob_end")], "ended")
+        job.exit_status = job.exit_status if ends else 271
+        job.comment = f"{job.comment.partition(' and ')[0]} and terminated by {caller()}@{SERVER}"
+    heard = [(host, "execjob_preterm") for host in job.hosts]
+    if ends:
+        _add_task(state, job, *heard[0])
+    else:
+        _go(state, job, [heard[:1], heard[1:], _on_all(job, "execjob_end")], "ended")
+
+
+def hears_of_end(state: State, job: Job) -> bool:
+    """Whether preterm runs, or is to run, on the primary host."""
+    wanted = (job.id, "execjob_preterm")
+    return any((task.job, task.event) == wanted and task.host == job.hosts[0] for task in state.tasks)
 
 
 def forget(state: State, job: Job) -> None:
