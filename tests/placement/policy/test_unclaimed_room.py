@@ -4,19 +4,26 @@
 """Room that enqueue keeps for groups that are in and do not begin: for how long, and what comes then."""
 
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 import pytest
 from placement.model.messages.action import GroupPhase
-from placement.model.objects.pod import Pod
-from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
+from placement.model.objects.pod import HostPort, Pod
+from placement.model.objects.volume import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from placement.model.objects.workload import VOLCANO, PodGroup
 from placement.model.rules.selector import Effect, Taint, Toleration
-from placement.policy.actions.enqueue import CLAIM_SECONDS
+from placement.policy.cache.scheduling_queue.scheduling_queue import CLAIM_SECONDS
 from placement.policy.jobs.group_key import VOLCANO_SCHEDULER
 from placement.policy.plugins.configuration import load
 from placement.state.nodes.node_columns import UNKNOWN
-from placement_kit.builders import amounts, gang, near, node, pod, queue
+from placement_kit.builders import amounts, gang, near, node, pairs, pod, queue, spread
 from placement_kit.kube_batch import policy
 from placement_kit.racks import RACK, ZONES
 from placement_kit.simulated import Simulated
@@ -41,11 +48,25 @@ def member(name: str, of: str, cores: str = "1", **more: Any) -> Pod:
     return pod(name, scheduler_name=VOLCANO_SCHEDULER, annotations=names, request=amounts(cpu=cores), **more)
 
 
-def claimed() -> tuple[PersistentVolume, PersistentVolumeClaim]:
-    """The claim `data`, which is bound to a volume."""
-    like: dict[str, Any] = {"version": 1, "storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
-    volume = PersistentVolume(uid="v", name="v", claim=("team", "data"), claim_uid="c", **like)
-    return volume, PersistentVolumeClaim(uid="c", namespace="team", name="data", volume="v", **like)
+def claimed(name: str = "data", mode: str = "ReadWriteOnce") -> tuple[PersistentVolume, PersistentVolumeClaim]:
+    """A claim, which is bound to a volume."""
+    like: dict[str, Any] = {"version": 1, "storage_class": "disks", "modes": (mode,), "size": 10}
+    uid = f"claim-{name}"
+    volume = PersistentVolume(
+        uid=name, name=name, claim=("team", name), claim_uid=uid, driver="csi.example", handle=name, **like
+    )
+    return volume, PersistentVolumeClaim(uid=uid, namespace="team", name=name, volume=name, **like)
+
+
+def unbound() -> PersistentVolumeClaim:
+    """The claim `data`, which gets a volume once a node is chosen."""
+    like: dict[str, Any] = {"storage_class": "disks", "modes": ("ReadWriteOnce",), "size": 10}
+    return PersistentVolumeClaim(uid="claim-data", namespace="team", name="data", version=1, **like)
+
+
+def disks(provisioner: str = "kubernetes.io/no-provisioner") -> StorageClass:
+    """The class of all these claims."""
+    return StorageClass(uid="disks", name="disks", version=1, waits=True, provisioner=provisioner)
 
 
 def phases(simulated: Simulated) -> dict[str, GroupPhase | None]:
@@ -142,14 +163,16 @@ def test_a_new_policy_without_enqueue_does_not_wait_for_room_to_lapse() -> None:
     simulated.now += 2 * CLAIM_SECONDS
     # Nothing has happened, so there is nothing to decide.
     assert not simulated.decide().more
-    assert not simulated.scheduler.session.unclaimed
+    assert simulated.scheduler.cache.queue.next_lapse == inf
 
 
 TAINT = Taint("theirs", "", Effect.NO_SCHEDULE)
 # What a pod has because of which no node takes it, although all have room.
 REFUSED: dict[str, dict[str, Any]] = {
     "a claim that does not exist": {"volume_claims": ("data",)},
+    "a claim of a class without volumes": {"volume_claims": ("data",)},
     "company that is nowhere": {"affinity": (near("kubernetes.io/hostname", app="web"),)},
+    "spread over a label that no node has": {"spread": (spread("rack", labels={"app": "web"}),)},
     "no toleration": {},
 }
 
@@ -169,6 +192,8 @@ def test_room_lapses_that_is_kept_for_a_group_whose_pods_are_refused_for_another
     # Nodes that no pod of ours tolerates do not count as free.
     ours: dict[str, Any] = {"scheduler_name": VOLCANO_SCHEDULER, "request": amounts(memory="1Mi"), **tolerating}
     simulated.see(pod("ours", node="n1", **ours))
+    if why == "a claim of a class without volumes":
+        simulated.see(disks(), unbound())
     simulated.see(group("stuck", "4", created="2026-01-01T00:00:00Z"), member("p", "stuck", **REFUSED[why]))
     simulated.run()
     report(simulated)
@@ -182,6 +207,61 @@ def test_room_lapses_that_is_kept_for_a_group_whose_pods_are_refused_for_another
     simulated.run()
     assert simulated.placements().get("r") == "n1"
     assert phases(simulated)["stuck"] == GroupPhase.INQUEUE
+
+
+HOST = "kubernetes.io/hostname"
+WEB: dict[str, Any] = {"labels": pairs(app="web")}
+# What a pod lacks because another pod on the node has it: of the one pod, of the other, and what is there besides.
+HELD_BY_OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[Any, ...]]] = {
+    "refused by the number of volumes that a node can attach": (
+        {"volume_claims": ("data",)},
+        {"volume_claims": ("other",)},
+        (*claimed(), *claimed("other"), CSINode(uid="csi", name="n1", version=1, limits=(("csi.example", 1),))),
+    ),
+    "refused by its claim data, which another pod uses (ReadWriteOncePod)": (
+        {"volume_claims": ("data",)},
+        {"volume_claims": ("data",)},
+        claimed(mode="ReadWriteOncePod"),
+    ),
+    "refused by the room that driver csi.example has for its claim data": (
+        {"volume_claims": ("data",)},
+        {"volume_claims": ("other",)},
+        (
+            *(disks("csi.example"), unbound(), *claimed("other")),
+            CSIDriver(uid="driver", name="csi.example", version=1, tells_capacity=True),
+        ),
+    ),
+    "refused by its claim data, for which there is no volume now": (
+        {"volume_claims": ("data",)},
+        {"volume_claims": ("other",)},
+        (disks(), unbound(), *claimed("other")),
+    ),
+    "without free host ports": (
+        {"host_ports": (HostPort("0.0.0.0", "TCP", 80),)},
+        {"host_ports": (HostPort("0.0.0.0", "TCP", 80),)},
+        (),
+    ),
+    "refused by pod anti-affinity": ({"anti_affinity": (near(HOST, app="web"),)}, WEB, ()),
+    "refused by anti-affinity of other pods": (WEB, {"anti_affinity": (near(HOST, app="web"),)}, ()),
+    "refused by topology spread": (
+        WEB | {"spread": (spread(HOST, labels={"app": "web"}, min_domains=2),)},
+        WEB,
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("why", HELD_BY_OTHERS)
+def test_room_is_kept_for_a_group_that_lacks_what_another_pod_has(why: str) -> None:
+    wish, theirs, there = HELD_BY_OTHERS[why]
+    simulated = volcanos()
+    simulated.see(node("n1", labels=((HOST, "n1"),)), *there)
+    simulated.see(pod("other", node="n1", request=amounts(memory="1Mi"), **theirs))
+    simulated.see(group("waits", "4", created="2026-01-01T00:00:00Z"), member("p", "waits", "4", **wish))
+    simulated.run()
+    report(simulated)
+    assert simulated.conditions()["p"] == f"0/1 nodes are available: 1 {why}"
+    stays_kept(simulated, "waits", cores=1)
 
 
 def test_room_is_kept_for_a_group_that_waits_for_room_within_one_rack() -> None:

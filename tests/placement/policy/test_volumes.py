@@ -27,6 +27,7 @@ from placement_kit.simulated import Simulated
 ZONE_A, ZONE_B, ZONE_C = ((NodeSelectorTerm((Requirement("zone", Operator.IN, (zone,)),)),) for zone in "abc")
 OUTSIDE_A = (NodeSelectorTerm((Requirement("zone", Operator.NOT_IN, ("a",)),)),)
 
+NODES = ("n1", "n2")
 PORT = HostPort("0.0.0.0", "TCP", 80)
 
 
@@ -132,6 +133,19 @@ def test_what_no_node_has_is_said_of_full_nodes_too(wish: dict[str, Any], reason
     simulated.see(pod("full", node="n1", request=amounts(cpu="4")), mine("p", **wish))
     simulated.run()
     assert simulated.conditions()["p"] == f"0/2 nodes are available: {reason}"
+
+
+def test_what_others_have_is_said_beside_the_room_that_full_nodes_lack() -> None:
+    simulated = two_zones()
+    simulated.see(*(CSINode(uid=f"csi-{name}", name=name, version=1, limits=(("csi.example", 1),)) for name in NODES))
+    simulated.see(volume("pv", driver="csi.example"), claim("one", volume="pv"), claim("two", volume="pv2"))
+    simulated.see(volume("pv2", driver="csi.example"), volume("pv3", driver="csi.example"), claim("six", volume="pv3"))
+    simulated.see(pod("full", node="n1", request=amounts(cpu="4"), volume_claims=("one",)))
+    simulated.see(pod("half", node="n2", request=amounts(cpu="2"), volume_claims=("six",)))
+    simulated.see(mine("p", volume_claims=("two",)))
+    simulated.run()
+    said = "1 Insufficient cpu, 1 refused by the number of volumes that a node can attach"
+    assert simulated.conditions()["p"] == f"0/2 nodes are available: {said}"
 
 
 @pytest.mark.parametrize(("owner", "placed"), [("uid-p", True), ("uid-other", False), ("", False)])

@@ -6,6 +6,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,9 @@ from placement.core.scheduler import Scheduler
 from placement.model.messages.action import Bind, Evict, PodCondition
 from placement.model.messages.event import Deleted, EvictRefused, Relisted, Upserted
 from placement.model.objects.pod import Phase, Pod, PodSpec
+from placement.model.objects.workload import VOLCANO
 from placement.model.rules.selector import Effect, LabelSelector, NodeSelector, Requirement, Taint
+from placement.policy.cache.scheduling_queue.scheduling_queue import CLAIM_SECONDS
 from placement.policy.framework.feasibility import Feasibility
 from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.jobs.job import Job
@@ -268,8 +271,24 @@ def test_a_pod_of_another_scheduler_tries_no_job_again(monkeypatch: pytest.Monke
     assert (tries.since(), orders.since()) == (0, 0)
 
 
+def calls(work: Callable[[], Any]) -> int:
+    """How many functions this work calls, those in C too."""
+    number = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal number
+        number += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return number
+
+
 def calls_when_a_pod_ends_beside(requests: int) -> int:
-    """How many functions are called, those in C too, when a pod ends beside jobs with so many different requests."""
+    """How many functions are called when a pod ends beside jobs with so many different requests."""
     simulated = Simulated(load(policy("allocate, backfill"), "test"))
     simulated.see(node("n1"), mine("ends", node="n1", request=amounts(cpu="1"), phase=Phase.RUNNING))
     sizes = (amounts(cpu="4", memory=str(2**20 + index)) for index in range(requests))
@@ -277,24 +296,66 @@ def calls_when_a_pod_ends_beside(requests: int) -> int:
     simulated.see(*(mine(f"waits{index}", request=size) for index, size in enumerate(sizes)))
     simulated.run()
     assert len(simulated.scheduler.cache.queue.unschedulable) == requests
-    ends, calls = simulated.named("ends"), 0
+    ends = simulated.named("ends")
 
-    def count(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
+    def end() -> None:
         simulated.gone(ends)
         simulated.run()
-    finally:
-        sys.setprofile(None)
+
+    number = calls(end)
     assert not simulated.scheduler.cache.queue.returning
-    return calls
+    return number
 
 
 def test_the_end_of_a_pod_takes_no_call_for_each_request_that_waits() -> None:
     assert calls_when_a_pod_ends_beside(1_000) < calls_when_a_pod_ends_beside(100) + 100
+
+
+def groups_without_their_claims(number: int) -> Simulated:
+    """So many groups that are in, and lack a claim each."""
+    simulated = Simulated(load(policy("enqueue, allocate, backfill"), "test"))
+    simulated.now = 10.0
+    simulated.see(node("n1", allocatable=amounts(cpu="10000", pods="10000")))
+    for index in range(number):
+        simulated.see(gang(f"g{index}", 1, dialect=VOLCANO, min_resources=TINY))
+        simulated.see(mine(f"p{index}", group=f"g{index}", request=TINY, volume_claims=(f"missing{index}",)))
+    simulated.run()
+    return simulated
+
+
+def calls_beside_groups_without_their_claims(number: int, *, lapsed: bool) -> int:
+    """How many functions a cycle calls for a pod of another scheduler beside so many such groups."""
+    simulated = groups_without_their_claims(number)
+    assert simulated.scheduler.cache.queue.reserved == {"cpu": number}
+    if lapsed:
+        simulated.now += CLAIM_SECONDS
+        simulated.run()
+        assert not any(simulated.scheduler.cache.queue.reserved.values())
+    simulated.see(pod("other", node="n1", request=TINY))
+    return calls(simulated.run)
+
+
+@pytest.mark.parametrize("lapsed", [False, True])
+def test_no_cycle_looks_through_the_groups_that_lack_a_claim(lapsed: bool) -> None:
+    few, many = (calls_beside_groups_without_their_claims(number, lapsed=lapsed) for number in (50, 500))
+    assert many < few + 100
+
+
+def test_what_is_kept_for_many_groups_lapses_in_many_steps() -> None:
+    simulated = groups_without_their_claims(500)
+    # All jobs are tried again every five minutes: these a second before what is kept for them lapses.
+    simulated.now += CLAIM_SECONDS - 1
+    simulated.run()
+    simulated.now += 1
+    left = [500]
+
+    def look() -> bool:
+        left.append(simulated.scheduler.cache.queue.reserved["cpu"])
+        return False
+
+    simulated.scheduler.decide(simulated.now, look)
+    assert left[-1] == 0
+    assert max(before - after for before, after in pairwise(left)) <= 10
 
 
 class Watched(dict[Any, Any]):

@@ -191,8 +191,6 @@ class Scheduler:
         self.plugin_faults.begin_anew()
         self.session.host_selector = HostSelector(self.cluster, plugins, reservations, self.plugin_faults)
         self.session.graph_placer = GraphPlacer(self.cache, self.graph, self.session.host_selector)
-        # Only enqueue looks whether kept room has lapsed.
-        self.session.unclaimed.clear()
         self.cache.reconfigure(plugins)
         self._cycle = None
         self._news = True
@@ -375,7 +373,7 @@ class Scheduler:
         if not self._take_in(expired):
             return Decision((), True)
         hurry = hurry and self.cache.in_transaction and self._catching_up is None
-        session.now = session.reservations.now = now
+        session.now = session.reservations.now = self.cache.queue.now = now
         if self._catching_up is None and not self.cache.in_transaction:
             session.slice += 1
             self._forgive(now)
@@ -388,9 +386,9 @@ class Scheduler:
                 return Decision((), True)
             session.actions += self.overfull.look(now, session.provisioning)
         if self._cycle is None:
-            waits = (*session.deadlines.values(), *session.unclaimed.values())
             volumes = (wait.until for wait in session.provisioning.values())
-            due = session.reservations.is_due() or any(until <= now for until in chain(waits, volumes))
+            waits = chain((self.cache.queue.next_lapse,), session.deadlines.values(), volumes)
+            due = session.reservations.is_due() or any(until <= now for until in waits)
             if not self._news and not self.cache.queue.dirty and not due:
                 return self._decided(more=self.cache.arriving)
             self._news = session.unfinished = False

@@ -8,9 +8,9 @@ the same queue are told the same, so only the first of them is looked at until i
 
 What is kept for a group that is in is kept for CLAIM_SECONDS while it lacks the pods to begin with. Then the group
 waits again, behind all that have not let their room lapse: one that never gets pods would keep the others out for ever.
-So would one that has its pods but lacks something else than room, such as a claim that does not exist. If nodes refuse
-it for CLAIM_SECONDS, and none of them for lack of room, it stays in and nothing is kept for it. Room is kept for it
-again once a node refuses it for lack of room.
+So would one that has its pods but lacks something that no pod has, such as a claim that does not exist. If nodes refuse
+it for CLAIM_SECONDS, and none of them for what others have, it stays in and nothing is kept for it. Room is kept for it
+again once a node refuses it for what others have: room, ports, volumes, or a place away from other pods.
 
 The first group of a queue is let in without that once it has waited for the `reserve_after` of reservations, one group
 at a time. Else small jobs could take all that falls free, because `reserve` keeps nodes only for groups that are in.
@@ -23,22 +23,18 @@ from typing import Final
 from placement.model.amounts.totals import add, covers
 from placement.model.slicing import Steps, paced
 from placement.policy.cache.scheduling_queue.lazy_heap import LazyHeap
-from placement.policy.framework.feasibility import waits_for_room
-from placement.policy.framework.session import Session, Unplaceable
+from placement.policy.framework.session import Session
 from placement.policy.jobs.job import Job
 from placement.policy.queues.queue import QueueEntry
 
 # So many kinds of groups are looked at in one go.
 _AT_ONCE: Final = 256
-# Seconds for which room is kept for a group that lacks pods, which Volcano's controller makes in a few, or that lacks
-# something else than room.
-CLAIM_SECONDS: Final = 300.0
 
 
 def enqueue(session: Session) -> Steps[None]:
     """Admit groups whose minimum resources are free."""
     cache = session.cache
-    _expire(session)
+    yield from cache.queue.lapse()
     firsts: list[tuple[QueueEntry, LazyHeap]] = []
     for (kind, ranking), pause in paced(list(cache.queue.gated_by_request.items()), _AT_ONCE):
         if pause:
@@ -52,9 +48,6 @@ def enqueue(session: Session) -> Steps[None]:
     idle = cache.usage.idle()
     # Those that are in and have not started yet have been promised theirs.
     add(idle, cache.queue.reserved.items(), -1)
-    for key, until in session.unclaimed.items():
-        if until == inf:
-            add(idle, cache.queue.reserved_for.get(key, ()))
     session.reservations.due_outside = inf
     passed: set[str] = set()
     while firsts:
@@ -74,28 +67,6 @@ def enqueue(session: Session) -> Steps[None]:
         if place is not None:
             heappush(firsts, (place, ranking))
         yield
-
-
-def _expire(session: Session) -> None:
-    """End what is kept in vain: put back groups that lack pods, and note those that lack something else than room."""
-    queue, due = session.cache.queue, session.unclaimed
-    refused = (session.refusals.keys() & queue.reserved_for.keys()) - queue.unclaimed.keys()
-    stuck = {key for key in refused if _is_stuck(session.refusals[key])}
-    for key, until in list(due.items()):
-        if key not in stuck and (until == inf or key not in queue.unclaimed):
-            del due[key]
-    for key in stuck:
-        if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
-            due[key] = inf
-    for key, job in list(queue.unclaimed.items()):
-        if due.setdefault(key, session.now + CLAIM_SECONDS) <= session.now:
-            del due[key]
-            queue.put_back(job)
-
-
-def _is_stuck(refused: Unplaceable) -> bool:
-    """Return whether nodes refused the job when it was last tried, and none of them for lack of room."""
-    return refused.nodes is not None and not waits_for_room(refused.nodes)
 
 
 def _has_waited(session: Session, job: Job, wanted: dict[str, int], idle: dict[str, int]) -> bool:

@@ -9,7 +9,6 @@ disagree. A filter that is added to `filters_of` holds for all of them.
 
 from collections.abc import Hashable, Sequence
 from math import inf
-from typing import Final
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from placement.model.amounts.totals import Totals
 from placement.model.objects.pod import Pod, PodSpec
 from placement.policy.jobs.job import Task, alike
 from placement.policy.plugins.filters.filters import (
-    INSUFFICIENT,
-    KEPT,
     Closed,
     Cordoned,
     Declared,
@@ -40,13 +37,7 @@ from placement.policy.queues.reservations import Reservations
 from placement.state.affinity.topology_rules import DomainRules
 from placement.state.cluster import Cluster
 from placement.state.nodes.diagnosis import Reasons, Tally
-from placement.state.nodes.node_columns import UNKNOWN
-from placement.state.nodes.node_filters import CLOSED, Bools, Mask
-
-# What is said of nodes that could have each pod by itself.
-BY_ITSELF: Final = "would do alone, but not for all that must be together"
-# Reasons, besides too little room, that pass once others leave their room. What is not known may be such a reason.
-_WAITS: Final = frozenset({KEPT, BY_ITSELF, CLOSED[UNKNOWN]})
+from placement.state.nodes.node_filters import Bools, Mask
 
 
 def filters_of(
@@ -223,11 +214,6 @@ class Feasibility:
         if rest:
             tally.take({rest: tally.left})
         return tally.reasons()
-
-
-def waits_for_room(reasons: Reasons) -> bool:
-    """Return whether a node refuses a pod because others have its room, or are to have it before."""
-    return any(kind in _WAITS or kind.startswith(INSUFFICIENT) for kind in reasons.kinds)
 
 
 def _all_of(filters: Sequence[Filter], task: Task) -> Bools | None:

@@ -22,6 +22,7 @@ from placement.policy.framework.statement import Statement
 from placement.policy.jobs.batch_jobs import BatchJobs
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Task
+from placement.policy.plugins.filters.filters import waits_for_others
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.queue import QueueInfo
 from placement.policy.queues.reservations import Reservations
@@ -88,9 +89,6 @@ class Session:
     partial_gang_seconds: float = PARTIAL_GANG_SECONDS
     deadlines: dict[GroupKey, float] = field(default_factory=dict)
     evicted_partials: dict[GroupKey, Unplaceable] = field(default_factory=dict)
-    # Groups that lack pods, or that nodes refuse for other reasons than room, and until when room is kept for them
-    # (monotonic seconds); inf where none is kept any more.
-    unclaimed: dict[GroupKey, float] = field(default_factory=dict)
     # Pods that have a node and wait for their volumes, or for those of other members of their gang.
     provisioning: dict[str, Provisioning] = field(default_factory=dict)
     # Jobs of the batch system that back pods.
@@ -106,7 +104,7 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials, self.unclaimed)
+        by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials)
         self.cache.known += (*by_job, self.promises, self.failures.passed, *turns)
         self.cache.known += (self.reservations.waiting_since, self.reservations.passed_over, self.reservations.vain)
 
@@ -137,9 +135,11 @@ class Session:
         It is limited where not the nodes refuse a task, but a limit of its queue or of one above that.
         """
         self.refusals[job.key] = refused
-        if refused.nodes is not None:
+        nodes = refused.nodes
+        if nodes is not None:
             self.reservations.note(job)
         self.cache.queue.park(job, tried, limited=limited)
+        self.cache.queue.judge(job, stuck=nodes is not None and not any(map(waits_for_others, nodes.kinds)))
 
     def bind(self, *tasks: Task, tag: str = "") -> None:
         """Bind tasks of one job to their nodes; no member of a gang is bound before all have their volumes.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from heapq import heappop, heappush
+from math import inf
 from typing import Final
 
 from placement.model.amounts.quantity import PODS, Amounts
@@ -236,6 +237,7 @@ class Job:
         "reclaim_tried_at",
         "requesting",
         "strict",
+        "stuck_since",
         "tasks",
         "topological",
         "unreported",
@@ -272,6 +274,8 @@ class Job:
         self.inqueue = False
         # How often what was kept for it lapsed, because its pods did not come.
         self.lapses = 0
+        # Since when nodes refuse it for what no other pod has (monotonic seconds); inf where that is not so.
+        self.stuck_since = inf
         # Bindings that failed in a row.
         self.failures = 0
         # Whether its minimum has been bound once, as far as is known.

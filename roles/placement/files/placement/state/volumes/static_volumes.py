@@ -104,9 +104,10 @@ class StaticVolumes:
         self._masks = masks
         self._objects = objects
         self._claims = claims
-        # By UID, those that nobody has claimed by class, the others by the claim they name.
+        # By UID, those that nobody has claimed by class, the others by the claim they name; how many each class has.
         self._unclaimed: dict[str, dict[str, PersistentVolume]] = {}
         self._claimed: dict[ClaimKey, dict[str, PersistentVolume]] = {}
+        self._number: Counter[str] = Counter()
         self._stocks: dict[object, _Candidates] = {}
 
     def changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
@@ -115,6 +116,9 @@ class StaticVolumes:
             if old.claim is not None:
                 _take(self._claimed, old.claim, old)
             _take(self._unclaimed, old.storage_class, old)
+            self._number[old.storage_class] -= 1
+        if new is not None:
+            self._number[new.storage_class] += 1
         if new is not None and new.claim is not None:
             self._claimed.setdefault(new.claim, {})[new.uid] = new
         elif new is not None and new.available and not new.terminating:
@@ -127,6 +131,10 @@ class StaticVolumes:
                 stock.put(new)
             for volume in filter(None, (old, new)):
                 stock.look_again(volume, self._is_free)
+
+    def any_of(self, storage_class: str) -> bool:
+        """Return whether the class has volumes, be they claimed or not."""
+        return self._number[storage_class] > 0
 
     def reached(self, claim: PersistentVolumeClaim) -> Bools:
         """Rows on which the claim can have one of them."""

@@ -37,6 +37,13 @@ _ZONES: Final = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
 }
+# How reasons end that other pods can end by leaving: what a pod lacks, they or their claims have.
+ATTACHED: Final = "the number of volumes that a node can attach"
+IN_USE: Final = "which another pod uses (ReadWriteOncePod)"
+TOO_FEW: Final = "for which there are not enough volumes"
+NONE_NOW: Final = "for which there is no volume now"
+# How the reason begins that a driver has too little room, which volumes of others may take.
+CAPACITY: Final = "the room that driver "
 # Between the zones of a volume that is in several.
 _ZONE_DELIMITER: Final = "__"
 
@@ -113,7 +120,7 @@ class VolumeRules:
         if claim.name in pod.ephemeral_claims and claim.owner != pod.uid:
             return "which was not made for this pod"
         if claim.once_per_pod and self._claims.in_use(claim, but=pod.uid):
-            return "which another pod uses (ReadWriteOncePod)"
+            return IN_USE
         made_by = self._made_by(claim)
         unbound = not claim.volume and (made_by is None or not made_by.waits)
         return "which is not bound" if unbound or claim.binding else ""
@@ -151,13 +158,14 @@ class VolumeRules:
         if not static.any():
             return making
         allowed: Bools = static | np.logical_and.reduce([allowed for _unused, allowed in making])
-        return [(f"its claim {claim.name}, for which there is no volume", allowed)]
+        return [(f"its claim {claim.name}, {NONE_NOW}", allowed)]
 
     def _making(self, claim: PersistentVolumeClaim) -> list[AllowedRows]:
         """Where a volume can be made."""
         made_by = self._made_by(claim)
         if made_by is None or made_by.provisioner in _NO_PROVISIONER:
-            return [(f"its claim {claim.name}, for which there is no volume", self._nowhere())]
+            why = NONE_NOW if self._static.any_of(claim.storage_class) else "for which there is no volume"
+            return [(f"its claim {claim.name}, {why}", self._nowhere())]
         topology = self._reached("topology of storage class " + made_by.name, made_by.topology)
         return [*topology, *self._room(claim, made_by)]
 
@@ -200,7 +208,7 @@ class VolumeRules:
         for row in np.flatnonzero(unsure).tolist():
             allowed[row] = all(volume or makeable[claim][row] for claim, volume in self._chosen(claims, row))
         names = " and ".join(claim.name for claim in claims)
-        return f"its claims {names}, for which there are not enough volumes", allowed
+        return f"its claims {names}, {TOO_FEW}", allowed
 
     def _chosen(self, claims: list[PersistentVolumeClaim], row: int) -> Volumes:
         """Volumes for these claims on one node, the smallest claim first."""
@@ -234,7 +242,7 @@ class VolumeRules:
                     allowed |= self._masks.selector(NodeSelector((), (term,))).allows
         for key, there in values.items():
             allowed |= self._columns.label_column(key).among(there)
-        return [(f"the room that driver {driver.name} has for its claim {claim.name}", allowed)]
+        return [(f"{CAPACITY}{driver.name} has for its claim {claim.name}", allowed)]
 
     def _reached(self, what: str, terms: tuple[NodeSelectorTerm, ...] | None) -> list[tuple[str, Bools]]:
         if terms is None:
@@ -248,7 +256,7 @@ class VolumeRules:
         """Nodes that can attach the volumes: a driver has a limit, and a volume counts once however many use it."""
         attachments = (self._claims.attachment(claim) for claim in self._known(pod))
         allowed = self._claims.attachable(item for item in attachments if item is not None)
-        return [] if allowed is None else [("the number of volumes that a node can attach", allowed)]
+        return [] if allowed is None else [(ATTACHED, allowed)]
 
 
 def _claim_size(claim: PersistentVolumeClaim) -> int:

@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which jobs wait, ordered by the keys of `PluginSet.job_order`, and which are not tried before something changes."""
 
+from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
+from math import inf
 from typing import Final
 
 from placement.model.amounts.quantity import Amounts
@@ -34,6 +36,9 @@ _REORDERED: Final = 128
 _WOKEN_PART: Final = 32
 # Stale entries that the heap of a queue with few jobs may have.
 _VOID: Final = 1024
+# Seconds for which room is kept for a group that lacks pods, which Volcano's controller makes in a few, or that lacks
+# something that no other pod has.
+CLAIM_SECONDS: Final = 300.0
 
 
 class SchedulingQueue:
@@ -56,9 +61,11 @@ class SchedulingQueue:
         self.gated_by_request: dict[Hashable, LazyHeap] = {}
         # What is kept for jobs that are admitted and have not begun, for all and for each.
         self.reserved: Totals = {}
-        self.reserved_for: dict[GroupKey, Amounts] = {}
-        # Those of them that lack the pods to begin: what is kept for them is kept for a while.
-        self.unclaimed: dict[GroupKey, Job] = {}
+        self._reserved_for: dict[GroupKey, Amounts] = {}
+        # Those of them that lack pods or what no other pod has, and until when it is kept, in order of that.
+        self._unclaimed: OrderedDict[GroupKey, tuple[Job, float]] = OrderedDict()
+        # Monotonic seconds.
+        self.now = 0.0
         # Jobs with pipelined tasks.
         self.pipelined: dict[GroupKey, Job] = {}
         # Jobs with failed bindings, and until when they are not tried.
@@ -117,7 +124,7 @@ class SchedulingQueue:
             self.hints.forget(job.key)
             job.has_hints = False
         if context.plugins.enqueues:
-            self._reserve(job, queue)
+            self._reserve(job)
 
     def owns_group(self, job: Job) -> bool:
         """Return whether this scheduler admits the job's PodGroup and writes its status.
@@ -176,18 +183,51 @@ class SchedulingQueue:
             self.gated_by_request[kind] = LazyHeap(self.gated)
         self.gated_by_request[kind].add(job)
 
-    def _reserve(self, job: Job, queue: QueueInfo | None) -> None:
-        """Keep what the job's group asks for at least, from its admission until it begins."""
-        add(self.reserved, self.reserved_for.pop(job.key, ()), -1)
-        self.unclaimed.pop(job.key, None)
-        group = job.group
-        if group is None or not group.min_resources or (queue is not None and queue.record.placed_by == PBS):
-            return
-        if job.inqueue and not job.occupied and job.problem is None and not is_over(job):
-            self.reserved_for[job.key] = group.min_resources
-            add(self.reserved, group.min_resources)
-            if not job.tasks or not self.has_min_member(job):
-                self.unclaimed[job.key] = job
+    def _reserve(self, job: Job) -> None:
+        """Keep what the job's group asks for at least, from its admission until it begins or is stuck for too long."""
+        key, lacks_pods = job.key, self._lacks_pods(job)
+        lapsed = not lacks_pods and job.stuck_since + CLAIM_SECONDS <= self.now
+        least: Amounts = () if lapsed else self._least(job)
+        add(self.reserved, self._reserved_for.pop(key, ()), -1)
+        if least:
+            self._reserved_for[key] = least
+            add(self.reserved, least)
+        if least and (lacks_pods or job.stuck_since < inf):
+            self._unclaimed.setdefault(key, (job, self.now + CLAIM_SECONDS))
+        else:
+            self._unclaimed.pop(key, None)
+
+    def _least(self, job: Job) -> Amounts:
+        """Return what is to be free for the job to begin: nothing if it is not in, or has begun."""
+        group, queue = job.group, self._context.tree.by_name.get(job.queue)
+        if group is None or (queue is not None and queue.record.placed_by == PBS) or is_over(job):
+            return ()
+        return group.min_resources if job.inqueue and not job.occupied and job.problem is None else ()
+
+    def _lacks_pods(self, job: Job) -> bool:
+        return not job.tasks or not self.has_min_member(job)
+
+    def judge(self, job: Job, *, stuck: bool) -> None:
+        """Note whether the job, which nodes or a limit have just refused, lacks something that no other pod has."""
+        if stuck is not (job.stuck_since < inf):
+            job.stuck_since = self.now if stuck else inf
+            if self._context.plugins.enqueues:
+                self._reserve(job)
+
+    @property
+    def next_lapse(self) -> float:
+        """Return when what is kept for a job lapses next, in monotonic seconds."""
+        return next(iter(self._unclaimed.values()))[1] if self._unclaimed else inf
+
+    def lapse(self) -> Steps[None]:
+        """End what has been kept in vain: groups that lack pods wait again, and nothing is kept for the others."""
+        while self.next_lapse <= self.now:
+            _key, (job, _until) = self._unclaimed.popitem(last=False)
+            if self._lacks_pods(job):
+                self._put_back(job)
+            else:
+                self._reserve(job)
+            yield
 
     def has_min_member(self, job: Job) -> bool:
         """Return whether the job has as many members as must start together."""
@@ -257,6 +297,8 @@ class SchedulingQueue:
         self._hopeful, self._hopeless, self._returning = (LazyHeap(self.unschedulable) for _unused in range(3))
         self.hints.forget_orders()
         self.gated_by_request.clear()
+        # Only enqueue looks whether kept room has lapsed.
+        self._unclaimed.clear()
         for queue in self._context.tree.by_name.values():
             queue.order.clear()
             queue.best_effort.clear()
@@ -290,7 +332,7 @@ class SchedulingQueue:
         job.inqueue = True
         self.push(job)
 
-    def put_back(self, job: Job) -> None:
+    def _put_back(self, job: Job) -> None:
         """Release what is kept for a job that lacks pods; it waits again, behind jobs that have not lapsed."""
         job.lapses += 1
         job.inqueue = False
@@ -379,10 +421,10 @@ class SchedulingQueue:
             waiting.pop(key, None)
         self.hints.forget(key)
         self.pipelined.pop(key, None)
-        self.unclaimed.pop(key, None)
+        self._unclaimed.pop(key, None)
         self.backoff.pop(key, None)
         self.recheck_after_read.pop(key, None)
-        add(self.reserved, self.reserved_for.pop(key, ()), -1)
+        add(self.reserved, self._reserved_for.pop(key, ()), -1)
 
 
 def is_over(job: Job) -> bool:

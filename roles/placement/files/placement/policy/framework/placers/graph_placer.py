@@ -22,13 +22,13 @@ from placement.graph.tree.source import GraphSource
 from placement.graph.tree.tree import Graph
 from placement.model.slicing import SliceBudget, Steps, pauses
 from placement.policy.cache.job_cache import JobCache
-from placement.policy.framework.feasibility import BY_ITSELF
 from placement.policy.framework.placers.domain_clearing import Trial
 from placement.policy.framework.placers.host_selector import HostSelector
 from placement.policy.framework.placers.placer import Unplaced
 from placement.policy.framework.placers.topology_ask import Ask, UnservedError, ask, levels_of, parts_of
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.job import Task
+from placement.policy.plugins.filters.filters import BY_ITSELF
 from placement.state.nodes.diagnosis import Reasons
 from placement.state.nodes.node_filters import Bools
 from placement.state.nodes.score_table import INFEASIBLE

@@ -19,15 +19,32 @@ from placement.model.objects.pod import Pod, PodSpec
 from placement.model.rules.selector import BACKED_TAINT, Taint, untolerated
 from placement.policy.jobs.job import Task
 from placement.policy.queues.reservations import Reservations
-from placement.state.affinity.topology_rules import AFFINITY, DomainRules
+from placement.state.affinity.topology_rules import ANTI_AFFINITY, REPELLED, SPREAD, DomainRules
 from placement.state.cluster import Cluster
-from placement.state.nodes.node_columns import HELD, RESTING, UNREADABLE, UNSCHEDULABLE
+from placement.state.nodes.node_columns import HELD, RESTING, UNKNOWN, UNREADABLE, UNSCHEDULABLE
 from placement.state.nodes.node_filters import CLOSED, CORDON, Bools, Part
+from placement.state.volumes.volume_rules import ATTACHED, CAPACITY, IN_USE, NONE_NOW, TOO_FEW
 
 # Without the name of that job, so that a new one is no news for all that wait.
 KEPT: Final = "kept for a job that comes before"
-INSUFFICIENT: Final = "Insufficient "
+# What is said of nodes that could have each pod by itself.
+BY_ITSELF: Final = "would do alone, but not for all that must be together"
+_INSUFFICIENT: Final = "Insufficient "
+_REFUSED: Final = "refused by "
+_PORTS: Final = "without free host ports"
 _BY_RULES: Final = "refused by its volumes or by rules about other pods"
+# How reasons begin and end that pass once others leave. What is not known may be such a reason.
+_WAITS_FIRST: Final = (_INSUFFICIENT, _REFUSED + CAPACITY)
+_WAITS_LAST: Final = (
+    *(KEPT, BY_ITSELF, CLOSED[UNKNOWN], _PORTS),
+    *(ATTACHED, IN_USE, TOO_FEW, NONE_NOW),
+    *(ANTI_AFFINITY, REPELLED, SPREAD),
+)
+
+
+def waits_for_others(reason: str) -> bool:
+    """Return whether a node is refused for what others have, or are to have before, so that it helps if they leave."""
+    return reason.startswith(_WAITS_FIRST) or reason.endswith(_WAITS_LAST)
 
 
 class Filter:
@@ -118,7 +135,7 @@ class Filter:
 
 
 class Nowhere(Filter):
-    """Rules about volumes and company that no node keeps: they refuse the pod itself, whatever room the nodes have.
+    """Rules about volumes and company that no node keeps even if pods leave: they refuse the pod itself.
 
     `Volumes` and `OtherPods` hold the same rules. This filter only says them before all others.
     """
@@ -129,13 +146,13 @@ class Nowhere(Filter):
 
     def refused(self, task: Task) -> Mapping[str, Bools]:
         """Return all nodes, by the first such rule."""
-        spec, present = task.pod.spec, self._cluster.masks.present()
-        answers = list(self._cluster.volumes.answers(task.pod)) if task.pod.volume_claims else []
-        if spec.affinity:
-            rules = self._domains.answers(spec, task.entry.labelset)
-            answers += [(reason, allowed) for reason, allowed in rules if reason == AFFINITY]
+        pod, present = task.pod, self._cluster.masks.present()
+        answers = (*self._cluster.volumes.answers(pod), *self._domains.answers(pod.spec, task.entry.labelset))
+        rules = [(_REFUSED + reason, allowed) for reason, allowed in answers]
         return _by_first(
-            (f"refused by {reason}", allowed) for reason, allowed in answers if not (allowed & present).any()
+            (reason, allowed)
+            for reason, allowed in rules
+            if not waits_for_others(reason) and not (allowed & present).any()
         )
 
 
@@ -287,7 +304,7 @@ class Declared(Filter):
 class HostPorts(Filter):
     """Ports of the node itself."""
 
-    reason = "without free host ports"
+    reason = _PORTS
 
     def key(self, spec: PodSpec, request: Amounts) -> Hashable:
         """Return the pod's ports."""
@@ -347,7 +364,7 @@ class Room(Filter):
             lacking = unpromised[index] < wanted
             never = lacking & (columns.allocatable[index] < wanted)
             found[f"too small: {name}"] = never
-            found[INSUFFICIENT + name] = lacking & ~never
+            found[_INSUFFICIENT + name] = lacking & ~never
         return found
 
     def lacking(self, task: Task, row: int) -> Totals | None:
@@ -401,9 +418,7 @@ class Volumes(Filter):
 
     def refused(self, task: Task) -> Mapping[str, Bools]:
         """Return the nodes that each rule refuses."""
-        return _by_first(
-            (f"refused by {reason}", allowed) for reason, allowed in self._cluster.volumes.answers(task.pod)
-        )
+        return _by_first((_REFUSED + reason, allowed) for reason, allowed in self._cluster.volumes.answers(task.pod))
 
 
 class OtherPods(Filter):
@@ -442,7 +457,7 @@ class OtherPods(Filter):
     def refused(self, task: Task) -> Mapping[str, Bools]:
         """Return the nodes that each rule refuses."""
         answers = self._domains.answers(task.pod.spec, task.entry.labelset)
-        return _by_first((f"refused by {reason}", allowed) for reason, allowed in answers)
+        return _by_first((_REFUSED + reason, allowed) for reason, allowed in answers)
 
 
 class Reserved(Filter):
