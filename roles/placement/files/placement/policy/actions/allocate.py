@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """allocate: jobs get nodes, queue by queue and job by job in the plugins' order; a job's minimum in one statement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from placement.model.slicing import Steps
 from placement.policy.actions.reserve import reserve_at_once
-from placement.policy.cache.equivalence_cache import Failure, Passed
+from placement.policy.cache.equivalence_cache import Failure, Passed, Vain
 from placement.policy.framework.queue_loop import visit_queues
 from placement.policy.framework.session import Session, Unplaceable
-from placement.policy.jobs.job import NEVER_FITS, Job, Problem, Status, Task, kind_of, wanted_by
+from placement.policy.jobs.job import NEVER_FITS, Job, Problem, Status, Task, alike, kind_of, wanted_by
 from placement.policy.queues.queue import QueueEntry, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
@@ -20,6 +20,8 @@ _RUN: Final = 64
 _TOGETHER: Final = 1 << 12
 # Kinds of members that are tried in one go.
 _KINDS: Final = 8
+# Other orders of members that are tried in one go.
+_ORDERS: Final = 8
 
 
 def allocate(session: Session) -> Steps[None]:
@@ -62,37 +64,57 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
 
 def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Passed) -> Steps[None]:
     """Places these tasks, or others of the job where members that fit nowhere can be passed over."""
-    together, kept = session.plugins.needed(job), session.failures.passed
-    tried: Sequence[Task] = ()
+    together, kept, spare = session.plugins.needed(job), session.failures.passed, _ORDERS
     for _unused in range(_KINDS):
-        failed = yield from _try(session, queue, job, tasks, passed.tasks)
-        if failed is not None and (others := _failed_first(job, tasks[:together], failed[0])):
-            again = yield from _try(session, queue, job, others, passed.tasks)
-            failed = failed if again is not None else None
-        if failed is None:
+        vain = yield from _try_orders(session, queue, job, tasks, passed.tasks, spare)
+        if not vain:
             if together > 1:
                 # A member that did not fit beside others may fit by itself.
                 kept.pop(job.key, None)
             return
-        tried, failure = failed
-        passed = passed.and_also(tried[-1], failure)
+        spare -= len(vain) - 1
+        passed = passed.and_also(vain)
         tasks = _others(job, together, passed)
         if not tasks:
-            _refuse(session, job, passed, tried, failure)
+            _refuse(session, job, passed)
             return
     # Others have their turn first. What would help those that were passed over is noted meanwhile.
     kept[job.key] = passed
-    session.cache.queue.park(job, (*passed.tasks, *tried))
+    session.cache.queue.park(job, passed.tasks)
     session.cache.queue.hints.wake(job)
 
 
+def _try_orders(
+    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Iterable[Task], most: int
+) -> Steps[list[Vain]]:
+    """Places these tasks as they come, or those that must start together in so many other orders at most.
+
+    Returns the tries that were in vain; none if enough tasks are placed, or if a limit keeps the job away.
+    """
+    failed = yield from _try(session, queue, job, tasks, passed)
+    if failed is None:
+        return []
+    order = list(tasks[: session.plugins.needed(job)])
+    vain, orders, moved = [failed], [order], 0
+    while job.mixed and not job.topological and len(vain) <= most:
+        order, moved = _move_up(order, moved, failed.failure.placed)
+        if order in orders:
+            break
+        orders.append(order)
+        failed = yield from _try(session, queue, job, order, passed)
+        if failed is None:
+            return []
+        vain.append(failed)
+    return vain
+
+
 def _try(
-    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: tuple[Task, ...]
-) -> Steps[tuple[Sequence[Task], Failure] | None]:
+    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Iterable[Task]
+) -> Steps[Vain | None]:
     """Places as many of these tasks as must start together, or more.
 
-    Returns the tasks up to the first that fits nowhere, with the reason, if those before it are too few. Returns None
-    if enough tasks are placed, or if a limit keeps the job away.
+    Returns the try if it was in vain: the tasks before the first that fits nowhere are too few. Returns None if enough
+    tasks are placed, or if a limit keeps the job away.
     """
     together = session.plugins.needed(job)
     limit = session.cache.tree.limit(queue, wanted_by(tasks), session.cache.total)
@@ -109,7 +131,7 @@ def _try(
     known = session.failures.find(session.cache.versions.fit, kind) if kind is not None else None
     if known is not None:
         _put_back(job, tasks)
-        return tasks[: known.placed + 1], known
+        return Vain(tasks[: known.placed + 1], known)
     statement = session.statement()
     try:
         unplaced = yield from placer.place(tasks, statement)
@@ -130,7 +152,7 @@ def _try(
         failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
         if kind is not None:
             session.failures.note(session.cache.versions.fit, kind, failure)
-        return tasks[: placed + 1], failure
+        return Vain(tasks[: placed + 1], failure)
     statement.commit()
     if placed:
         session.bind(*tasks[:placed])
@@ -142,17 +164,22 @@ def _try(
     return None
 
 
-def _failed_first(job: Job, tasks: Sequence[Task], tried: Sequence[Task]) -> list[Task]:
-    """Return the tasks in another order: those of the kind that found no node beside the others come first.
+def _move_up(order: list[Task], moved: int, failed: int) -> tuple[list[Task], int]:
+    """Return another order of the tasks, and how many of its first tasks are of kinds that were moved up.
 
-    The others may have taken the only nodes of that kind. There is no such order if no other kind came before.
+    The kind of the task that failed comes before the others, which may have taken its only nodes, but behind those
+    that were moved up before. If it came behind these already, it comes before them, too. A kind is moved up once: the
+    same order is returned if that has not helped, or if no other kind came before.
     """
-    if not job.mixed or job.topological:
-        return []
-    kind = kind_of(tried[-1])
-    if all(kind_of(task) == kind for task in tried):
-        return []
-    return sorted(tasks, key=lambda task: kind_of(task) != kind)
+    task, behind = order[failed], order[moved:]
+    directly = all(alike(other, task) for other in order[moved:failed])
+    if failed < moved or (directly and not moved):
+        return order, moved
+    kind = [other for other in behind if alike(other, task)]
+    others = [other for other in behind if not alike(other, task)]
+    if directly:
+        return [*kind, *order[:moved], *others], moved + len(kind)
+    return [*order[:moved], *kind, *others], moved + len(kind)
 
 
 def _others(job: Job, number: int, passed: Passed) -> list[Task]:
@@ -179,12 +206,12 @@ def format_size(job: Job) -> str:
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
-def _refuse(session: Session, job: Job, passed: Passed, tried: Sequence[Task], last: Failure) -> None:
-    """Refuses a job of which no members are left to be tried: these were passed over, and the last try ended so."""
+def _refuse(session: Session, job: Job, passed: Passed) -> None:
+    """Refuses a job of which no members are left to be tried, because these were passed over."""
     together, news = session.plugins.needed(job), session.cache.versions.news
     # While other jobs had their turn, something may have come that helps those which were passed over first.
     outdated = session.failures.passed.pop(job.key, None) is not None and passed.since != news
-    failure = passed.hopeful or last
+    failure = passed.hopeful or passed.last
     if failure.never and not outdated:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem(NEVER_FITS, text))
@@ -194,6 +221,6 @@ def _refuse(session: Session, job: Job, passed: Passed, tried: Sequence[Task], l
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
     if failure.why:
         short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
-    session.refuse(job, (*passed.tasks, *tried), Unplaceable("NotEnoughResources", short, failure.nodes))
+    session.refuse(job, passed.tasks, Unplaceable("NotEnoughResources", short, failure.nodes))
     if outdated:
         session.cache.queue.hints.wake(job)

@@ -6,9 +6,9 @@
 Thousands of gangs that wait for the same resources are mostly equal, and each of them would get the same answer.
 """
 
-from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Task, kind_of
@@ -28,21 +28,32 @@ class Failure:
     why: str = ""
 
 
+class Vain(NamedTuple):
+    """A try of a job's tasks that was in vain: the tasks up to the one that fits nowhere, and the reason."""
+
+    tried: Sequence[Task]
+    failure: Failure
+
+
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Members of a job that fit nowhere, one of each kind, since its members were last tried from the first on."""
+    """Kinds of members of a job that fit nowhere, since its members were last tried from the first on."""
 
     # `Versions.news` when the first of them was tried: nothing that came later is noted for them.
     since: int
-    tasks: tuple[Task, ...] = ()
     kinds: frozenset[Hashable] = frozenset()
-    # Why the first of them fits nowhere of which it is not known that it can never run.
+    # All members that were tried meanwhile. Each of them may have taken the nodes of those that fit nowhere.
+    tasks: dict[Task, None] = field(default_factory=dict)
+    # Why the last of them fits nowhere, and the first of which it is not known that it can never run.
+    last: Failure | None = None
     hopeful: Failure | None = None
 
-    def and_also(self, task: Task, failure: Failure) -> "Passed":
-        """Return these members and one more."""
-        hopeful = self.hopeful or (None if failure.never else failure)
-        return Passed(self.since, (*self.tasks, task), self.kinds | {kind_of(task)}, hopeful)
+    def and_also(self, vain: Sequence[Vain]) -> "Passed":
+        """Return these kinds and one more: the kind that failed in the order in which most members were placed."""
+        best = max(vain, key=lambda item: item.failure.placed)
+        tasks = self.tasks | dict.fromkeys(task for item in vain for task in item.tried)
+        hopeful = self.hopeful or (None if best.failure.never else best.failure)
+        return Passed(self.since, self.kinds | {kind_of(best.tried[-1])}, tasks, best.failure, hopeful)
 
 
 class FailureCache:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The session: the job cache, the host selector and the plugins, and what the actions have decided so far."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -129,7 +129,7 @@ class Session:
         """Begin a statement."""
         return Statement(self.cache)
 
-    def refuse(self, job: Job, tried: Sequence[Task], refused: Unplaceable, *, limited: bool = False) -> None:
+    def refuse(self, job: Job, tried: Iterable[Task], refused: Unplaceable, *, limited: bool = False) -> None:
         """Make the job unschedulable until an event can help one of these tasks, and keep the reason.
 
         It is limited where not the nodes refuse a task, but a limit of its queue or of one above that.
