@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """API JSON becomes records or refusals that name the field, and never an exception."""
 
+import itertools
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -362,6 +364,27 @@ def test_pods_of_one_template_share_what_is_equal() -> None:
     assert first.spec is second.spec
     assert first.labels is second.labels
     assert first.request is second.request
+
+
+def test_names_are_shared_and_not_kept_by_the_interpreter() -> None:
+    decoder, number = Decoder(), itertools.count()
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": f"owner-{id(decoder)}", "controller": True}
+    tag, group = f"tag-{id(decoder)}", f"group-{id(decoder)}"
+    more = {"nodeName": f"node-{id(decoder)}", "schedulingGroup": {"podGroupName": group}}
+
+    def read() -> Pod:
+        metadata = {"uid": f"u{next(number)}", "annotations": {JOB_TAG: tag}, **owned(owner)}
+        found = decoder.decode_object(Pod, json.dumps(pod(metadata=metadata, **more)).encode())
+        assert isinstance(found, Pod)
+        return found
+
+    first, second = read(), read()
+    for name in ("namespace", "owner", "node", "scheduling_group", "tag"):
+        assert getattr(first, name) is getattr(second, name), name
+    for text in (owner["uid"], more["nodeName"], group, tag):
+        # Were it interned, interning an equal string would give that one.
+        fresh = "".join(list(str(text)))
+        assert sys.intern(fresh) is fresh
 
 
 def test_null_is_read_as_absent_everywhere() -> None:

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A pod from its JSON."""
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
@@ -84,21 +83,21 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         phase = Phase(status.phase or "Pending")
     except ValueError:
         raise FieldError("status.phase", f"unknown phase {shown(status.phase)}") from None
-    claims = dict(_claims(spec, meta.name))
+    claims, namespace = dict(_claims(spec, meta.name)), sharing.text(meta.namespace)
     rejected, unsuited = _rejection(status) if phase is Phase.FAILED else (False, False)
     return Pod(
         uid=meta.uid,
-        namespace=sys.intern(meta.namespace),
+        namespace=namespace,
         name=meta.name,
         version=version,
-        spec=_read_spec(spec, sys.intern(meta.namespace), labels, sharing, topology=topology, problems=problems),
+        spec=_read_spec(spec, namespace, labels, sharing, topology=topology, problems=problems),
         labels=labels,
         annotations=sharing.labels(kept),
         request=sharing.amounts(read_request(spec, status)),
-        created=sys.intern(meta.creation_timestamp or ""),
-        owner=sys.intern(owner.uid) if owner else "",
-        node=sys.intern(spec.node_name or ""),
-        nominated_node=sys.intern(status.nominated_node_name or ""),
+        created=sharing.text(meta.creation_timestamp or ""),
+        owner=sharing.text(owner.uid if owner else ""),
+        node=sharing.text(spec.node_name or ""),
+        nominated_node=sharing.text(status.nominated_node_name or ""),
         started=(status.start_time or "") if spec.active_deadline_seconds else "",
         phase=phase,
         rejected=rejected,
@@ -109,8 +108,8 @@ def decode_pod(raw: bytes | msgspec.Raw, sharing: Sharing) -> Pod:
         daemon=meta.deletion_timestamp is None and is_of_daemon_set([_owner(item) for item in owners]),
         volume_claims=tuple(claims),
         ephemeral_claims=tuple(name for name, ephemeral in claims.items() if ephemeral),
-        scheduling_group=sys.intern((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
-        tag=sys.intern(annotations.get(JOB_TAG, "")[:_LONGEST_TAG]),
+        scheduling_group=sharing.text((spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""),
+        tag=sharing.text(annotations.get(JOB_TAG, "")[:_LONGEST_TAG]),
     )
 
 

@@ -21,13 +21,17 @@ _MAX_VERSION_DIGITS = 20
 
 
 class Sharing:
-    """Equal label sets, requests and specs are stored once per daemon."""
+    """Equal label sets, requests, specs and names are stored once per daemon.
+
+    Names are not interned: Python 3.12 keeps an interned string until the process ends.
+    """
 
     def __init__(self) -> None:
         self._labels: dict[LabelPairs, LabelPairs] = {}
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._amounts: dict[Amounts, Amounts] = {}
         self._specs: dict[PodSpec, PodSpec] = {}
+        self._texts: dict[str, str] = {}
         self._devices: dict[tuple[Device, ...], tuple[Device, ...]] = {}
 
     def labels(self, labels: core.Labels) -> LabelPairs:
@@ -49,6 +53,10 @@ class Sharing:
     def spec(self, spec: PodSpec) -> PodSpec:
         """Return the one shared copy of an equal spec."""
         return _shared(self._specs, spec)
+
+    def text(self, text: str) -> str:
+        """Return the one shared copy of an equal name, UID or time."""
+        return _shared(self._texts, text)
 
 
 def _shared(table: dict[T, T], value: T) -> T:
