@@ -6,7 +6,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from placement.model.messages.event import Upserted
+from placement.model.messages.event import Deleted, Upserted
 from placement.model.objects.node import Node
 from placement.model.rules.selector import (
     NodeSelector,
@@ -95,3 +95,14 @@ def test_a_label_that_comes_and_goes_is_followed(value: str) -> None:
     assert chosen(cluster, wanted) == ({"n1"} if value == "a" else set())
     cluster.apply(Upserted(node("n1", version=3)))
     assert chosen(cluster, wanted) == set()
+
+
+def test_label_values_of_nodes_that_are_gone_are_forgotten() -> None:
+    cluster = cluster_of([node("stays", labels=pairs(host="stays"))])
+    columns = cluster.columns
+    for index in range(1000):
+        cluster.apply(Upserted(node(f"n{index}", version=2 * index + 2, labels=pairs(host=f"n{index}"))))
+        found = columns.label_column("host").among((f"n{index}", "stays"))
+        assert found.sum() == 2
+        cluster.apply(Deleted(Node, f"uid-n{index}", 2 * index + 3))
+    assert len(columns.label_column("host").ids) <= 2 * columns.capacity + 1

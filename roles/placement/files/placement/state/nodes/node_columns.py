@@ -344,8 +344,12 @@ class NodeColumns:
                 del self._key_users[key]
         for key, _unused in new:
             self._key_users[key] = self._key_users.get(key, 0) + 1
-        for key, column in self._labels.items():
-            column.assign(row, label_value(new, key))
+        for key, column in list(self._labels.items()):
+            if len(column.ids) > 2 * self.capacity:
+                # Values of nodes that are gone would pile up: the column is made anew when it is asked for.
+                del self._labels[key]
+            else:
+                column.assign(row, label_value(new, key))
 
     def _double(self) -> None:
         more = self.capacity
