@@ -4,6 +4,7 @@
 """The collector comes at rest, and what the scheduler makes is freed without it."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,13 @@ from placement.app.process.gc_control import Rest
 from placement.model.objects.pod import Phase
 from placement_kit.builders import gang, mine, node
 from placement_kit.simulated import Simulated
+
+
+class Ring:
+    """What only the collector can free."""
+
+    def __init__(self) -> None:
+        self.own = self
 
 
 @pytest.fixture
@@ -65,3 +73,18 @@ def test_it_is_due_after_a_rest_and_where_it_is_worth_it(by_hand: None, monkeypa
 def test_old_objects_are_left_alone_while_there_is_work(by_hand: None) -> None:
     gc_control.begin()
     assert gc.get_threshold()[2] > 1_000_000
+
+
+def test_what_becomes_garbage_after_a_look_is_freed_within_an_hour_of_rest(by_hand: None) -> None:
+    now = 0.0
+    rest = Rest(lambda: now)
+    ring = Ring()
+    gone = weakref.ref(ring)
+    rest.collect()
+    del ring
+    now = 3599.0
+    rest.collect()
+    assert gone() is not None
+    now = 3600.0
+    rest.collect()
+    assert gone() is None

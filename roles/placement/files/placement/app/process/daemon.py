@@ -144,7 +144,7 @@ class Daemon:
             self._parts.refusals.catch_up()
             self.say_faults()
             if self._rest.due(idle=self._parts.synced() and self._parts.loop.idle):
-                self._parts.loop.put_call(gc_control.collect, _ROOM_SECONDS)
+                self._parts.loop.put_call(self._rest.collect, _ROOM_SECONDS)
             if time.monotonic() - audited >= _AUDIT_SECONDS:
                 audited = time.monotonic()
                 self._parts.loop.put_call(self._audit, _ROOM_SECONDS)

@@ -5,7 +5,8 @@
 
 What the daemon knows of pods and nodes is freed by its reference counts; only what is in a cycle, such as an exception
 with its traceback, needs the collector. It looks at young objects as always, which takes a millisecond. It looks at the
-old ones at rest, each of them once: with 50,000 pods known a look at all takes longer than placing a hundred.
+old ones at rest, and at each of them once an hour at most. With 50,000 pods known a look at all takes longer than
+placing a hundred.
 """
 
 import ctypes
@@ -21,6 +22,8 @@ _NEVER: Final = 1 << 30
 # Looks at the middle generation after which the old ones are worth one.
 _WORTH: Final = 3
 _REST_SECONDS: Final = 2.0
+# What was in use at the last look may be garbage by now: after this time a look is at all objects.
+_WHOLE_SECONDS: Final = 3600.0
 
 
 def begin() -> None:
@@ -44,6 +47,7 @@ class Rest:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._busy = clock()
+        self._looked_at_all = clock()
 
     def due(self, *, idle: bool) -> bool:
         """To be asked every now and then."""
@@ -51,3 +55,11 @@ class Rest:
         if not idle:
             self._busy = now
         return now - self._busy >= _REST_SECONDS and gc.get_count()[2] >= _WORTH
+
+    def collect(self) -> None:
+        """Collect; once an hour among all objects, for what an earlier look has left."""
+        now = self._clock()
+        if now - self._looked_at_all >= _WHOLE_SECONDS:
+            self._looked_at_all = now
+            gc.unfreeze()
+        collect()
