@@ -195,3 +195,20 @@ def test_a_queue_that_is_full_keeps_nobody_who_is_gone() -> None:
     full = simulated.scheduler.cache.tree.by_name["full"]
     assert not full.waiting
     assert len(full.order) <= 1_100
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_a_daemon_that_does_not_place_pods_without_requests_keeps_none_that_is_gone(*, leads: bool) -> None:
+    """A standby places nothing, and nobody places such pods without `backfill`."""
+    simulated = Simulated(load(CONFIGURATION.replace("backfill, ", ""), "test"))
+    turn = simulated.decide if leads else simulated.follow
+    simulated.see(node("n1"))
+    for number in range(1_200):
+        pod = mine(f"p{number}", request=())
+        simulated.see(pod)
+        turn()
+        simulated.gone(pod)
+        turn()
+    default = simulated.scheduler.cache.tree.by_name["default"]
+    assert not default.waiting
+    assert len(default.best_effort) <= 1_100

@@ -116,10 +116,11 @@ class SchedulingQueue:
         if queue is not None:
             queue.waiting.pop(job.key, None)
             self._enqueue(queue, job, tried_at)
-            # No visit drops the stale entries of a queue that has all it deserves.
-            if len(queue.order) > 2 * len(queue.waiting) + _VOID:
-                queue.order[:] = [place for place in queue.order if place[1] == place[2].position]
-                heapify(queue.order)
+            # No visit drops the stale entries of a queue that has all it deserves, nor while another decides.
+            for places in (queue.order, queue.best_effort):
+                if len(places) > 2 * len(queue.waiting) + _VOID:
+                    places[:] = [place for place in places if place[1] == place[2].position]
+                    heapify(places)
         if job.has_hints and job.unschedulable_at < 0:
             self.hints.forget(job.key)
             job.has_hints = False
