@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 # When a table of shared values has grown to this, it starts afresh: sharing saves memory and is never needed.
 _TABLE_LIMIT = 1 << 16
+# Names and UIDs come and go with their objects, and each takes as much as the reference that is spared.
+_TEXT_LIMIT = 1 << 14
 # Resource versions are decimal numbers of 64 bits.
 _MAX_VERSION_DIGITS = 20
 
@@ -56,11 +58,11 @@ class Sharing:
 
     def text(self, text: str) -> str:
         """Return the one shared copy of an equal name, UID or time."""
-        return _shared(self._texts, text)
+        return _shared(self._texts, text, _TEXT_LIMIT)
 
 
-def _shared(table: dict[T, T], value: T) -> T:
-    if len(table) >= _TABLE_LIMIT:
+def _shared(table: dict[T, T], value: T, limit: int = _TABLE_LIMIT) -> T:
+    if len(table) >= limit:
         table.clear()
     return table.setdefault(value, value)
 

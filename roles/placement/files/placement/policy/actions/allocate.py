@@ -73,10 +73,11 @@ def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], 
                 kept.pop(job.key, None)
             return
         spare -= len(vain) - 1
-        passed = passed.and_also(vain)
+        best = max(vain, key=lambda item: item.failure.placed)
+        passed = passed.and_also(best, vain)
         tasks = _others(job, together, passed)
         if not tasks:
-            _refuse(session, job, passed)
+            _refuse(session, job, passed, best.failure)
             return
     # Others have their turn first. What would help those that were passed over is noted meanwhile.
     kept[job.key] = passed
@@ -96,7 +97,8 @@ def _try_orders(
         return []
     order = list(tasks[: session.plugins.needed(job)])
     vain, orders, moved = [failed], [order], 0
-    while job.mixed and not job.topological and len(vain) <= most:
+    # What can never run does not run in another order either.
+    while job.mixed and not job.topological and not failed.failure.never and len(vain) <= most:
         order, moved = _move_up(order, moved, failed.failure.placed)
         if order in orders:
             break
@@ -206,12 +208,12 @@ def format_size(job: Job) -> str:
     return f"{job.group.member_field} is {job.min_member}; " if job.group is not None and job.min_member > 1 else ""
 
 
-def _refuse(session: Session, job: Job, passed: Passed) -> None:
-    """Refuses a job of which no members are left to be tried, because these were passed over."""
+def _refuse(session: Session, job: Job, passed: Passed, last: Failure) -> None:
+    """Refuses a job of which no members are left to be tried: these were passed over, and the last try ended so."""
     together, news = session.plugins.needed(job), session.cache.versions.news
     # While other jobs had their turn, something may have come that helps those which were passed over first.
     outdated = session.failures.passed.pop(job.key, None) is not None and passed.since != news
-    failure = passed.hopeful or passed.last
+    failure = passed.hopeful or last
     if failure.never and not outdated:
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem(NEVER_FITS, text))

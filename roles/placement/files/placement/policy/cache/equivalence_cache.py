@@ -6,7 +6,7 @@
 Thousands of gangs that wait for the same resources are mostly equal, and each of them would get the same answer.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -44,16 +44,14 @@ class Passed:
     kinds: frozenset[Hashable] = frozenset()
     # All members that were tried meanwhile. Each of them may have taken the nodes of those that fit nowhere.
     tasks: dict[Task, None] = field(default_factory=dict)
-    # Why the last of them fits nowhere, and the first of which it is not known that it can never run.
-    last: Failure | None = None
+    # Why the first of them fits nowhere of which it is not known that it can never run.
     hopeful: Failure | None = None
 
-    def and_also(self, vain: Sequence[Vain]) -> "Passed":
-        """Return these kinds and one more: the kind that failed in the order in which most members were placed."""
-        best = max(vain, key=lambda item: item.failure.placed)
-        tasks = self.tasks | dict.fromkeys(task for item in vain for task in item.tried)
+    def and_also(self, best: Vain, tries: Iterable[Vain]) -> "Passed":
+        """Return these kinds and the kind that failed in the best of these tries, of which all members are kept."""
+        tasks = self.tasks | dict.fromkeys(task for item in tries for task in item.tried)
         hopeful = self.hopeful or (None if best.failure.never else best.failure)
-        return Passed(self.since, self.kinds | {kind_of(best.tried[-1])}, tasks, best.failure, hopeful)
+        return Passed(self.since, self.kinds | {kind_of(best.tried[-1])}, tasks, hopeful)
 
 
 class FailureCache:
