@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ansible_collections.converged.hpc.plugins.filter.torque_share import torque_scripts
+from pbs_double.cluster import until
 from torque_double.cluster import HOSTS
 from torque_double.site import Site
 
@@ -86,6 +87,19 @@ class Shipped:
         answer = self.site.on(host, f"{self.top / host / 'nodeshare'} show --json")
         assert answer.rc == 0, answer
         return [f"{lease['job']} of {lease['run']}" for lease in json.loads(answer.out)["leases"]]
+
+    def until_leases(self, host: str, *expected: str) -> None:
+        """Wait until a host has exactly these leases; if it never does, tell what it has, and of the jobs."""
+        found: list[str] = []
+
+        def has_them() -> bool:
+            found[:] = sorted(self.leases(host))
+            return found == sorted(expected)
+
+        try:
+            until(has_them)
+        except AssertionError as error:
+            raise AssertionError(f"{host} has {found}, not {sorted(expected)}; jobs: {self.site.jobs()}") from error
 
     def _on(self, host: str, *argv: str) -> None:
         done = self.site.on(host, shlex.join(argv))

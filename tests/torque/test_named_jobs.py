@@ -67,14 +67,14 @@ def test_a_job_of_any_name_has_its_lease_and_is_gone_when_it_is_over(
     shipped = Shipped(site, tmp_path, real=True)
     job = site.submit("sleep 600", "-l", f"nodes={HOSTS[0]}")
     assert job.partition(".")[2] == suffix[1:]
-    until(lambda: shipped.leases(HOSTS[0]) == [f"{job} of 1"])
+    shipped.until_leases(HOSTS[0], f"{job} of 1")
     site.until_state(job, "R")
     (listed,) = [one for one in Torque(bin_dir=str(site.cluster.bin_dir)).jobs() if one.state == "R"]
     assert listed.id == job
     over, other = f"999999{suffix}", f"999999{suffix}.other"
     assert asked(site, tmp_path, job, over, other) == [LIVE, GONE, ""]
     assert site.cluster.call("qdel", job, user="alice").rc == 0
-    until(lambda: shipped.leases(HOSTS[0]) == [])
+    shipped.until_leases(HOSTS[0])
 
 
 def test_a_name_that_torque_cuts_is_found_among_the_moms_files(site: Site, named: Named) -> None:

@@ -103,15 +103,15 @@ def test_the_real_nodeshare_has_a_lease_on_each_host_for_as_long_as_the_job_is_t
     shipped = Shipped(site, top, real=True)
     first = site.submit("sleep 600", "-l", "nodes=2:ppn=1")
     second = site.submit("sleep 600", "-l", f"nodes={HOSTS[1]}:ppn=1")
-    until(lambda: shipped.leases(HOSTS[0]) == [f"{first} of 1"])
-    until(lambda: sorted(shipped.leases(HOSTS[1])) == sorted([f"{first} of 1", f"{second} of 1"]))
+    shipped.until_leases(HOSTS[0], f"{first} of 1")
+    shipped.until_leases(HOSTS[1], f"{first} of 1", f"{second} of 1")
     assert site.cluster.call("qdel", first, user="alice").rc == 0
-    until(lambda: shipped.leases(HOSTS[0]) == [])
-    until(lambda: shipped.leases(HOSTS[1]) == [f"{second} of 1"])
+    shipped.until_leases(HOSTS[0])
+    shipped.until_leases(HOSTS[1], f"{second} of 1")
     assert site.cluster.call("qrerun", second).rc == 0
-    until(lambda: shipped.leases(HOSTS[1]) == [f"{second} of 2"])
+    shipped.until_leases(HOSTS[1], f"{second} of 2")
     assert site.cluster.call("qdel", second, user="alice").rc == 0
-    until(lambda: shipped.leases(HOSTS[1]) == [])
+    shipped.until_leases(HOSTS[1])
 
 
 @pytest.mark.parametrize("how", ["9", KILLED])
