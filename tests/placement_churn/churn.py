@@ -31,9 +31,9 @@ from placement_churn.site import HALF_GANG_SECONDS, NAMESPACE, NODES, SCHEDULER,
 CONNECTIONS: Final = 8
 PATIENCE: Final = 2.0 * HALF_GANG_SECONDS
 _CREATE: Final = "?fieldValidation=Ignore"
-# A process begins to be judged when it knows as much as it will know.
-_WARM_UP_SECONDS: Final = 240.0
-_LEAST_JUDGED_SECONDS: Final = 600.0
+# A process begins to be judged when it knows as much as it will know: 32,768 deleted objects, at some 30 a second.
+_WARM_UP_SECONDS: Final = 1200.0
+_LEAST_JUDGED_SECONDS: Final = 1680.0
 JUDGED: Final = "processes judged by their memory"
 
 

@@ -16,7 +16,7 @@ from nodeshare.model.answer import Answer
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.jobs.lease import Lease
 from torque.shipped import Shipped
-from torque_double.cluster import HOSTS, SERVER, until
+from torque_double.cluster import HOSTS, SERVER
 from torque_double.site import Site
 
 ALIAS = "big_one"

@@ -36,14 +36,14 @@ def test_an_hour_has_every_kind_of_fault_and_ten_rests(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_faults_of_a_lane_follow_each_other_and_end_with_the_storm(seed: int) -> None:
     for one in plan(seed, 3600):
-        for lane in one.lanes:
+        for lane in filter(None, one.lanes):
             assert lane[-1].at + lane[-1].seconds <= one.storm
             assert all(first.at + first.seconds < second.at for first, second in pairwise(lane))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_daemons_live_on_in_the_middle_half_of_a_long_run(seed: int) -> None:
-    calm = [{fault.kind for fault in one.lanes[0]} == {Kind.API} for one in plan(seed, 3600)]
+    calm = [not one.lanes[0] for one in plan(seed, 3600)]
 
     assert calm == [False] * 2 + [True] * 5 + [False] * 3
     assert {fault.kind for fault in plan(seed, 600)[0].lanes[0]} <= set(DAEMON)
@@ -138,7 +138,7 @@ def test_a_long_run_in_which_no_process_was_judged_fails(capsys: pytest.CaptureF
 
 
 def test_a_process_is_judged_after_its_warm_up() -> None:
-    assert churn.judged([(100, 50), (339, 60), (340, 70), (400, 71)]) == [70, 71]
+    assert churn.judged([(100, 50), (1299, 60), (1300, 70), (1400, 71)]) == [70, 71]
 
 
 def result(rounds: list[Round]) -> churn.Result:
