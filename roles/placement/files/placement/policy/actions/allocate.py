@@ -174,11 +174,11 @@ def _move_up(order: list[Task], moved: int, failed: int) -> tuple[list[Task], in
     same order is returned if that has not helped, or if no other kind came before.
     """
     task, behind = order[failed], order[moved:]
-    directly = all(alike(other, task) for other in order[moved:failed])
+    directly = all(alike(task, other) for other in order[moved:failed])
     if failed < moved or (directly and not moved):
         return order, moved
-    kind = [other for other in behind if alike(other, task)]
-    others = [other for other in behind if not alike(other, task)]
+    kind = [other for other in behind if alike(task, other)]
+    others = [other for other in behind if not alike(task, other)]
     if directly:
         return [*kind, *order[:moved], *others], moved + len(kind)
     return [*order[:moved], *kind, *others], moved + len(kind)
