@@ -100,23 +100,23 @@ def test_an_end_that_a_wrong_clock_told_is_forgotten_when_it_is_set() -> None:
     assert kept.shadow > 7200
 
 
-def test_what_the_clocks_part_by_in_ordinary_times_makes_no_news() -> None:
+@pytest.mark.parametrize(
+    ("there", "differences", "tried_again"),
+    [
+        (planned(7200), [0.001 * step for step in range(100)], 0),
+        (node(), [2, 0] * 5, 0),
+        (planned(7200), [2, 0] * 5, 10),
+    ],
+    ids=["the clocks drift", "no planned start", "a planned start"],
+)
+def test_all_jobs_are_tried_again_only_where_a_clock_is_set_and_a_node_has_a_planned_start(
+    there: Node, differences: list[float], tried_again: int
+) -> None:
     simulated = Simulated(epoch=EPOCH)
-    simulated.see(node(), mine("large", request=amounts(cpu="8")))
+    simulated.see(there, mine("large", request=amounts(cpu="8")))
     simulated.run()
     before = simulated.scheduler.cache.versions.room
-    for step in range(100):
-        simulated.scheduler.set_epoch(EPOCH + 0.001 * step)
-    simulated.run()
-    assert simulated.scheduler.cache.versions.room == before
-
-
-def test_a_clock_that_is_set_again_and_again_has_no_jobs_tried_where_no_node_has_a_planned_start() -> None:
-    simulated = Simulated(epoch=EPOCH)
-    simulated.see(node(), mine("large", request=amounts(cpu="8")))
-    simulated.run()
-    before = simulated.scheduler.cache.versions.room
-    for step in range(10):
-        simulated.scheduler.set_epoch(EPOCH + 2 * (step % 2))
+    for difference in differences:
+        simulated.scheduler.set_epoch(EPOCH + difference)
         simulated.run()
-    assert simulated.scheduler.cache.versions.room == before
+    assert simulated.scheduler.cache.versions.room - before == tried_again

@@ -360,8 +360,8 @@ class Scheduler:
         if not self._take_in(lambda: next(steps, None) is None):
             return True
         self._take_back()
-        # Whoever decides now does not know of these plans. The watch will have shown what landed before this one
-        # decides again.
+        # The daemon that decides now gives the same room to other pods. By the time this one decides again, the watch
+        # has shown which of these bindings landed.
         for binding in self._undetermined.take_all():
             self._undo(binding)
         self._reporter.forget_settled()
@@ -436,7 +436,7 @@ class Scheduler:
             self._news = True
 
     def _send_undetermined(self, now: float) -> None:
-        """Send bindings again whose results are not known, as long as their plans stand."""
+        """Send the undetermined bindings again that are due, and undo the plans of those that lost their node."""
         again, lost = self._undetermined.take_due(now, self.session.feasibility)
         self.session.actions += again
         for binding in lost:

@@ -29,6 +29,7 @@ from placement.kube.write.event_recorder import EventRecorder, Limiter
 from placement.kube.write.executor import Executor, Telling, told
 from placement.kube.write.retrying_client import RetryingClient
 from placement.kube.write.unreadable_objects import UnreadableReporter
+from placement.model.batch import BackingSettings
 from placement.model.messages.action import Action
 from placement.model.messages.event import Event
 
@@ -83,16 +84,7 @@ class Assembly:
         )
         self.carrier = Dispatcher(self._performer, self._put, binders=settings.binders, crashed=self.crashed)
         identities = identities_of(settings)
-        scheduler = Scheduler(
-            settings.configuration,
-            scheduler_name=settings.scheduler_name,
-            default_queue=settings.default_queue,
-            partial_gang_seconds=settings.half_gang_seconds,
-            reserve_after=settings.reserve_after_seconds,
-            backing=backing_settings(settings, identities),
-            topology=read_topology(settings),
-            timed=self.metrics.timed,
-        )
+        scheduler = self._scheduler(backing_settings(settings, identities))
         self.topology = TopologyView(scheduler.cluster, scheduler.graph)
         self.batch = BatchWorker(
             ledger_of(settings, identities),
@@ -126,6 +118,19 @@ class Assembly:
         self._electing: threading.Thread | None = None
         self._shed_logged = float("-inf")
         self._synced = False
+
+    def _scheduler(self, backing: BackingSettings) -> Scheduler:
+        settings = self.settings
+        return Scheduler(
+            settings.configuration,
+            scheduler_name=settings.scheduler_name,
+            default_queue=settings.default_queue,
+            partial_gang_seconds=settings.half_gang_seconds,
+            reserve_after=settings.reserve_after_seconds,
+            backing=backing,
+            topology=read_topology(settings),
+            timed=self.metrics.timed,
+        )
 
     def _election(self) -> LeaderElection | NoElection:
         if not self.settings.leader_election:
@@ -251,7 +256,7 @@ class Assembly:
         self.loop.put(events)
 
     def _event_rate(self) -> float:
-        # A steady stream always has bindings under way. Where none waits for a connection, Events are in nobody's way.
+        # A steady stream always has bindings under way. An Event delays only a binding that waits for a connection.
         busy = self.carrier.binding > self.settings.binders and not self.announcer.behind
         return self.settings.events_per_second_busy if busy else self.settings.events_per_second
 
