@@ -17,6 +17,7 @@ from placement.model.objects.workload import NOT_LET_IN, UPSTREAM, UPSTREAM_ALPH
 from placement.model.slicing import paced
 from placement.policy.cache.scheduling_queue.scheduling_queue import is_over
 from placement.policy.framework.session import Session, Unplaceable
+from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import NEVER_FITS, Job, Reasons, Status, Task
 from placement.policy.queues.queue import QueueInfo
 
@@ -45,6 +46,10 @@ class StatusReporter:
         self._session = session
         self._pods: dict[str, Reasons] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
+        # Jobs that wait and had no reason when they were last looked at. They get one when they are tried, or when
+        # their queue has all that it deserves by then, so that they are not tried.
+        self._unexplained: dict[GroupKey, Job] = {}
+        session.cache.known.append(self._unexplained)
         # When failed writes are tried again, by UID in the order of these times, and the earliest time of the next one.
         self._unsaid: dict[str, float] = {}
         self._next = 0.0
@@ -53,8 +58,8 @@ class StatusReporter:
         """Yield the writes for dirty jobs and for all queues, in steps; None is a step without a write."""
         cache = self._session.cache
         self.forget_settled()
-        stirred, cache.queue.dirty = list(cache.queue.dirty.values()), {}
-        for job in stirred:
+        stirred, cache.queue.dirty = {**self._explained_by_queue(), **cache.queue.dirty}, {}
+        for job in stirred.values():
             # Events come between two steps, and jobs may go with them.
             if cache.jobs.by_key.get(job.key) is job:
                 yield from self._job(job)
@@ -64,6 +69,15 @@ class StatusReporter:
         for queue in queues:
             if queue.record.uid:
                 yield from self._queue(queue)
+
+    def _explained_by_queue(self) -> dict[GroupKey, Job]:
+        """Return the jobs without a reason whose queue has all that it deserves by now."""
+        found: dict[GroupKey, Job] = {}
+        if self._unexplained:
+            overused, by_name = self._session.plugins.overused, self._session.cache.tree.by_name
+            full = {name for name, queue in by_name.items() if queue.waiting and overused(queue)}
+            found = {key: job for key, job in self._unexplained.items() if job.queue in full}
+        return found
 
     def failed(self, uid: str) -> None:
         """Note that the last write for this pod, group or queue failed."""
@@ -150,6 +164,9 @@ class StatusReporter:
 
     def _job(self, job: Job) -> Iterator[Action | None]:
         refused = self.why(job)
+        self._unexplained.pop(job.key, None)
+        if refused is None and job.pending:
+            self._unexplained[job.key] = job
         grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
         if grows:
             self._session.cache.queue.dirty[job.key] = job
