@@ -78,7 +78,9 @@ STEPS = st.one_of(
 
 def naive(cluster: Cluster, claim: PersistentVolumeClaim) -> set[str]:
     """By definition; `spoken` is what pods are to have."""
-    spoken = {volume: uid for entry in cluster.pods.by_uid.values() for uid, volume in entry.plan[3] if entry.row >= 0}
+    spoken = {
+        volume: uid for entry in cluster.pods.by_uid.values() for uid, volume in entry.plan.volumes if entry.row >= 0
+    }
     known = [volume for volume in cluster.objects.every(PersistentVolume) if volume.size >= claim.size]
     own = [volume for volume in known if spoken.get(volume.name) == claim.uid and volume.claim in (None, claim.key)]
     # Of several that were made for it, the one that has been so for longest.

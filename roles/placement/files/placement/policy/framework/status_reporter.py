@@ -76,7 +76,8 @@ class StatusReporter:
         if self._unexplained:
             overused, by_name = self._session.plugins.overused, self._session.cache.tree.by_name
             full = {name for name, queue in by_name.items() if queue.waiting and overused(queue)}
-            found = {key: job for key, job in self._unexplained.items() if job.queue in full}
+            if full:
+                found = {key: job for key, job in self._unexplained.items() if job.queue in full}
         return found
 
     def failed(self, uid: str) -> None:

@@ -12,6 +12,8 @@ kept by the node's name and charged when it appears.
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from placement.model.objects.pod import TERMINAL, Pod, PodSpec
 from placement.state.affinity.labelsets import LabelSet, LabelSets, keys_of
 from placement.state.nodes.node_columns import NodeColumns
@@ -20,7 +22,9 @@ from placement.state.pods.ports import PortTable
 from placement.state.volumes.volume_claims import ClaimTable, Volumes
 
 
-class Plan(NamedTuple):
+# Every decision makes one, and a structure of msgspec is made in half the time of a named tuple. It holds nothing that
+# holds it in turn, so the garbage collector need not look at it.
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """What we intend with a pod."""
 
     # The node we assume it on, and the node where room is promised to it.
@@ -214,7 +218,7 @@ class PodTable:
     def evict(self, uid: str, *, evicting: bool = True) -> None:
         """Note that the pod is to leave, or is not after all."""
         entry = self.by_uid[uid]
-        self._plan(entry, entry.plan._replace(evicting=evicting))
+        self._plan(entry, msgspec.structs.replace(entry.plan, evicting=evicting))
 
     def mark(self) -> int:
         """Return a point to come back to; no event may be applied between it and the way back."""
@@ -240,9 +244,10 @@ class PodTable:
         self._deposit(entry)
 
     def _deposit(self, entry: PodEntry) -> None:
-        entry.at, entry.charged = _belongs(entry.pod, entry.plan)
-        if entry.at:
-            self._at.setdefault(entry.at, {})[entry.pod.uid] = None
+        at, entry.charged = _belongs(entry.pod, entry.plan)
+        entry.at = at
+        if at:
+            self._at.setdefault(at, {})[entry.pod.uid] = None
             self._charge(entry)
 
     def _withdraw(self, entry: PodEntry) -> None:
@@ -265,24 +270,25 @@ class PodTable:
             entry.row = -1
 
     def _book(self, entry: PodEntry, number: int) -> None:
-        pod, row, vector = entry.pod, entry.row, entry.vector
-        if vector is None or len(vector.dense) != len(self._columns.axis):
-            vector = entry.vector = self._columns.axis.request(pod.request)
+        pod, row, vector, columns = entry.pod, entry.row, entry.vector, self._columns
+        if vector is None or len(vector.dense) != len(columns.axis.names):
+            vector = entry.vector = columns.axis.request(pod.request)
         if vector.extended:
-            vector = self._columns.charged(row, pod.request)
+            vector = columns.charged(row, pod.request)
         if not entry.charged:
-            self._columns.promise(row, vector, number, entry.rank)
+            columns.promise(row, vector, number, entry.rank)
             return
-        self._columns.charge(row, vector, number)
+        columns.charge(row, vector, number)
         if entry.of_node:
-            self._columns.own_pods[row] += number
+            columns.own_pods[row] += number
         if entry.leaving:
-            self._columns.release(row, vector, number)
+            columns.release(row, vector, number)
         self._labelsets.place(entry.labelset, row, number, leaving=pod.terminating)
-        if pod.spec.anti_affinity:
-            self._labelsets.place_terms(pod.spec.anti_affinity, row, number)
-        if pod.spec.host_ports:
-            self._ports.place(pod.spec.host_ports, row, number)
+        spec = pod.spec
+        if spec.anti_affinity:
+            self._labelsets.place_terms(spec.anti_affinity, row, number)
+        if spec.host_ports:
+            self._ports.place(spec.host_ports, row, number)
         if pod.volume_claims:
             self._claims.use(pod, row, number)
         for claim, volume in entry.plan.volumes:
