@@ -151,10 +151,11 @@ def _followed(state: _GangState, now: float, members: Sequence[Pod], least: int)
     """Take in what a gang is like now, and return how many of its members are bound."""
     bound = sum(1 for pod in members if pod.node)
     known = frozenset((pod.uid, bool(pod.node)) for pod in members)
-    gone = {uid for uid, has_node in state.members if has_node} - {pod.uid for pod in members}
+    gone = {uid for uid, _has_node in state.members} - {pod.uid for pod in members}
     if known != state.members:
         state.members, state.changed = known, now
-    # A gang between two looks may have been whole, if a member that was bound has gone.
+    # A gang may have been whole between two looks if a member has gone: only bound members are evicted or lost with
+    # a node. The member that has gone need not have been seen with its node.
     state.was_whole = bool(bound) and (state.was_whole or bound >= least or bool(gone))
     return bound
 

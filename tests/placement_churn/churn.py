@@ -31,10 +31,10 @@ from placement_churn.site import HALF_GANG_SECONDS, NAMESPACE, NODES, SCHEDULER,
 CONNECTIONS: Final = 8
 PATIENCE: Final = 2.0 * HALF_GANG_SECONDS
 _CREATE: Final = "?fieldValidation=Ignore"
-# A process begins to be judged when it knows as much as it will know: 32,768 deleted objects, at some 30 a second.
+# A term begins to be judged when the process knows as much as it will know: 32,768 deleted objects, some 30 a second.
 _WARM_UP_SECONDS: Final = 1200.0
 _LEAST_JUDGED_SECONDS: Final = 1680.0
-JUDGED: Final = "processes judged by their memory"
+JUDGED: Final = "terms judged by their memory"
 
 
 @dataclass(slots=True)
@@ -56,6 +56,22 @@ class Ending:
     group_gone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Term:
+    """The time in which a process leads, or stands by. One that begins to lead needs more memory from then on."""
+
+    pid: int
+    number: int = 0
+    leads: bool = False
+
+    def __str__(self) -> str:
+        return f"process {self.pid}, {'leader' if self.leads else 'standby'}"
+
+    def next(self, leads: bool | None) -> "Term":
+        """Return the term that goes on or begins where the process says this of itself; None: it does not answer."""
+        return self if leads in (None, self.leads) else Term(self.pid, self.number + 1, bool(leads))
+
+
 @dataclass(slots=True)
 class Result:
     """What a run has come to."""
@@ -63,8 +79,8 @@ class Result:
     counts: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     violations: list[checks.Violation] = field(default_factory=list)
-    # Of each process: seconds since the start of the run, and MiB.
-    memory: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    # Of each term: seconds since the start of the run, and MiB.
+    memory: dict[Term, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     ended: list[int] = field(default_factory=list)
 
 
@@ -114,6 +130,7 @@ class Churn:
         self._checker = checks.Checker(PATIENCE)
         self._begun = time.monotonic()
         self._said = -1
+        self._terms: dict[int, Term] = {}
         self.result = Result()
         cores = sum(32 for pool in site.pools.values() if pool == TIGHT)
         self._demand = DEMAND * cores
@@ -331,11 +348,16 @@ class Churn:
                 folder = Path(f"/proc/{process.pid}")
                 # A process that has just ended has no files there, or none that name its memory.
                 with suppress(OSError, IndexError, KeyError):
-                    used = parsed((folder / "stat").read_text(), (folder / "status").read_text())
-                    self.result.memory[process.pid].append((now - self._begun, used.resident_mib))
+                    stat = (folder / "stat").read_text()
+                    used = parsed(stat, (folder / "status").read_text())
+                    term = self._terms.get(process.pid, Term(process.pid))
+                    # One that is frozen would keep the question until the time limit.
+                    leads = None if frozen(stat) else daemon.status().get("leader")
+                    term = self._terms[process.pid] = term.next(leads)
+                    self.result.memory[term].append((now - self._begun, used.resident_mib))
 
     def _judge_memory(self) -> None:
-        for pid, samples in self.result.memory.items():
+        for term, samples in self.result.memory.items():
             lasted = samples[-1][0] - samples[0][0]
             figures = judged(samples)
             medians = checks.growth(figures)
@@ -345,7 +367,7 @@ class Churn:
             if checks.has_grown(figures):
                 first, last = medians
                 text = f"grew from {first:.0f} to {last:.0f} MiB in {lasted:.0f} s"
-                self._violated([checks.Violation("leak", f"process {pid}", text)])
+                self._violated([checks.Violation("leak", str(term), text)])
 
     def _violated(self, found: list[checks.Violation]) -> None:
         for one in found:
@@ -366,11 +388,16 @@ class Churn:
 
     def _memory_now(self) -> list[list[tuple[float, float]]]:
         pids = [daemon.process.pid for daemon in self._site.daemons if daemon.process]
-        return [self.result.memory[pid] for pid in pids if pid in self.result.memory]
+        return [self.result.memory[self._terms[pid]] for pid in pids if pid in self._terms]
+
+
+def frozen(stat: str) -> bool:
+    """Return whether a process is stopped by a signal; `stat` is the file of this name in its folder of /proc."""
+    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 def judged(samples: list[tuple[float, float]]) -> list[float]:
-    """Return the samples of a process after its warm-up."""
+    """Return the samples of a term after its warm-up."""
     return [mib for at, mib in samples if at - samples[0][0] >= _WARM_UP_SECONDS]
 
 

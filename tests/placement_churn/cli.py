@@ -72,10 +72,10 @@ def told(result: Result) -> str:
     lines = [f"{name}: {number}" for name, number in sorted(result.counts.items())]
     lines += [f"{name}: {number} times" for name, number in sorted(result.faults.items())]
     lines.append(f"daemons ended by themselves or killed: {len(result.ended)}, statuses {sorted(set(result.ended))}")
-    for pid, samples in result.memory.items():
+    for term, samples in result.memory.items():
         medians = checks.growth(judged(samples))
         shown = f"medians {medians[0]:.0f} and {medians[1]:.0f} MiB" if medians else "too short to judge"
-        lines.append(f"process {pid}: {samples[-1][0] - samples[0][0]:.0f} s, {shown}")
+        lines.append(f"{term}: {samples[-1][0] - samples[0][0]:.0f} s, {shown}")
     lines.append(f"violations: {len(result.violations)}")
     return "\n".join(lines)
 
@@ -91,5 +91,5 @@ def verdict(result: Result, rounds: list[Round]) -> int:
         print(f"nothing was: {', '.join(idle)}", file=sys.stderr)
     unjudged = len(rounds) >= CALM_ROUNDS and not result.counts[JUDGED]
     if unjudged:
-        print("no process lived long enough to judge its memory", file=sys.stderr)
+        print("no term was long enough to judge memory by", file=sys.stderr)
     return int(bool(result.violations or missed or idle or unjudged))

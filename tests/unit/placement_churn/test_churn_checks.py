@@ -102,6 +102,18 @@ def test_a_gang_that_was_whole_may_wait_for_room_for_those_it_has_lost() -> None
     assert kinds(checker, 500, less, {"gang": 3}) == []
 
 
+def test_a_gang_that_was_whole_between_two_looks_may_wait_for_room_too() -> None:
+    checker = quiet()
+    full = pod("b", cpu=4, node="two")
+    again = [pod("gang-0", uid="new-0", cpu=2, gang="gang"), pod("gang-1", uid="new-1", cpu=2, gang="gang")]
+    less = [*again, pod("gang-2", cpu=2, gang="gang", node="one"), full]
+
+    # Bound and evicted at once, but for the last member: neither look sees the first two with their node.
+    kinds(checker, 0, [*gang(0, 3, cpu=2), full], {"gang": 3})
+    kinds(checker, 10, less, {"gang": 3})
+    assert kinds(checker, 500, less, {"gang": 3}) == []
+
+
 def test_but_not_where_it_has_room_for_them() -> None:
     checker = quiet()
     whole = [*gang(2, 0, cpu=2), pod("gang-2", cpu=2, gang="gang", node="two")]

@@ -127,18 +127,35 @@ def test_an_error_of_a_worker_ends_the_run() -> None:
     assert done == [1]
 
 
-def test_a_long_run_in_which_no_process_was_judged_fails(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_run_in_which_no_memory_was_judged_fails(capsys: pytest.CaptureFixture[str]) -> None:
     rounds = plan(1, 3600)
     found = result(rounds)
 
     assert cli.verdict(found, rounds) == 1
-    assert "no process lived long enough" in capsys.readouterr().err
+    assert "no term was long enough" in capsys.readouterr().err
     found.counts[churn.JUDGED] = 1
     assert cli.verdict(found, rounds) == 0
 
 
-def test_a_process_is_judged_after_its_warm_up() -> None:
+def test_a_term_is_judged_after_its_warm_up() -> None:
     assert churn.judged([(100, 50), (1299, 60), (1300, 70), (1400, 71)]) == [70, 71]
+
+
+def test_a_process_that_begins_to_lead_is_judged_apart_from_its_time_as_standby() -> None:
+    standby = churn.Term(7)
+
+    assert standby.next(leads=False) == standby
+    assert standby.next(leads=None) == standby
+    leader = standby.next(leads=True)
+    assert leader != standby
+    assert leader.next(leads=None) == leader
+    assert leader.next(leads=False) not in (standby, leader)
+    assert (str(standby), str(leader)) == ("process 7, standby", "process 7, leader")
+
+
+@pytest.mark.parametrize(("stat", "expected"), [("7 (a) T b) T 1 2", True), ("7 (T) S 1 2", False)])
+def test_a_frozen_process_is_known_by_its_state(stat: str, *, expected: bool) -> None:
+    assert churn.frozen(stat) is expected
 
 
 def result(rounds: list[Round]) -> churn.Result:
