@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from placement.kube.dialects import BY_NAME
+from placement.kube.fields.field_error import FieldError
 from placement.kube.fields.metadata import Sharing
 from placement.kube.write.executor import told
 from placement.model.messages.action import Evict, GroupStatus, PodCondition, QueueStatus
 from placement.model.objects.pod import Phase
-from placement.model.objects.workload import COSCHEDULING, UPSTREAM, UPSTREAM_ALPHA, VOLCANO, PodGroup, Queue
+from placement.model.objects.workload import CONVERGED, COSCHEDULING, UPSTREAM, UPSTREAM_ALPHA, VOLCANO, PodGroup, Queue
 from placement.policy.plugins.configuration import load
 from placement_kit.builders import amounts, mine, node, pod, priority_class
 from placement_kit.kube_batch import policy
@@ -50,6 +51,11 @@ REFUSED = [
     (UPSTREAM_ALPHA, {**GANG, "resourceClaims": CLAIMS}, "resourceClaims", "gpus"),
     (UPSTREAM, {**GANG, "parentCompositePodGroupName": "above"}, "parentCompositePodGroupName", "above"),
     (UPSTREAM, BOTH, "schedulingPolicy", "basic and gang"),
+    (UPSTREAM, {**GANG, "preemptionPolicy": "Sometimes"}, "preemptionPolicy", "Sometimes"),
+    (UPSTREAM, {"schedulingPolicy": {"gang": {"minCount": 1}, "late": {"by": 3}}}, "schedulingPolicy.late", "by"),
+    (UPSTREAM_ALPHA, {"schedulingPolicy": {"elastic": {}}}, "schedulingPolicy.elastic", "{}"),
+    (UPSTREAM, {"schedulingPolicy": {"gang": {"minCount": 1, "maxCount": 2}}}, "schedulingPolicy.gang.maxCount", "2"),
+    (UPSTREAM, {**GANG, "schedulingConstraints": {"power": "low"}}, "schedulingConstraints.power", "low"),
     (VOLCANO, {"networkTopology": {"mode": "firm", "highestTierAllowed": 1}}, "networkTopology.mode", "firm"),
     (
         VOLCANO,
@@ -63,6 +69,7 @@ REFUSED = [
 SERVED = [
     (UPSTREAM, {**GANG, "disruptionMode": {"single": {}}, "schedulingConstraints": {}, "resourceClaims": []}),
     (UPSTREAM_ALPHA, {**GANG, "disruptionMode": "Pod", "schedulingConstraints": None}),
+    (UPSTREAM, {**GANG, "preemptionPolicy": "PreemptLowerPriority", "priority": -(2**31) + 1}),
     (UPSTREAM, {"schedulingPolicy": {"basic": {}}, "workloadRef": {"workloadName": "w"}}),
     (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "soft"}, "subGroupPolicy": []}),
     (COSCHEDULING, {"minMember": 1, "scheduleTimeoutSeconds": 10}),
@@ -139,24 +146,32 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 @pytest.mark.parametrize(
-    ("spec", "field", "found"),
+    ("dialect", "spec", "field", "found"),
     [
-        ({"deserved": {"cpu": "4"}}, "deserved", "4"),
-        ({"affinity": {"nodeGroupAffinity": {REQUIRED: ["fast"]}}}, f"affinity.nodeGroupAffinity.{REQUIRED}", "fast"),
+        (CONVERGED, {"placedBy": "pbs", "matchPolicy": "low"}, "matchPolicy", "low"),
+        (CONVERGED, {"backedBy": "pbs", "matchPolicy": "first"}, "matchPolicy", "first"),
+        (VOLCANO, {"deserved": {"cpu": "4"}}, "deserved", "4"),
         (
+            VOLCANO,
+            {"affinity": {"nodeGroupAffinity": {REQUIRED: ["fast"]}}},
+            f"affinity.nodeGroupAffinity.{REQUIRED}",
+            "fast",
+        ),
+        (
+            VOLCANO,
             {"affinity": {"nodeGroupAntiAffinity": {REQUIRED: ["old"]}}},
             f"affinity.nodeGroupAntiAffinity.{REQUIRED}",
             "old",
         ),
-        ({"extendClusters": [{"name": "far"}]}, "extendClusters", "far"),
-        ({"dequeueStrategy": "fifo"}, "dequeueStrategy", "fifo"),
+        (VOLCANO, {"extendClusters": [{"name": "far"}]}, "extendClusters", "far"),
+        (VOLCANO, {"dequeueStrategy": "fifo"}, "dequeueStrategy", "fifo"),
     ],
 )
 def test_a_queue_that_demands_what_is_not_served_is_refused_by_field_once_a_job_of_ours_is_in_it(
-    spec: Json, field: str, found: str
+    dialect: str, spec: Json, field: str, found: str
 ) -> None:
     simulated = Simulated()
-    simulated.see(node("n1"), queue(spec))
+    simulated.see(node("n1"), queue(spec, dialect))
     simulated.run()
     assert not [status for status in simulated.queues().values() if status.reason]
     simulated.see(group(VOLCANO, {"queue": "q", "minMember": 1}), mine("p", **TIES[VOLCANO]))
@@ -195,6 +210,11 @@ def test_the_priority_of_an_upstream_group_is_that_of_its_pods_whatever_these_sa
     simulated.run()
     (job,) = [job for job in simulated.scheduler.cache.jobs.by_key.values() if job.group is not None]
     assert job.priority == 10
+
+
+def test_a_priority_that_is_no_number_of_32_bits_is_refused_by_its_field() -> None:
+    with pytest.raises(FieldError, match=r"^spec\.priority: 1099511627776 is not of 32 bits$"):
+        group(UPSTREAM, {**GANG, "priority": 2**40})
 
 
 def test_the_priority_of_a_group_goes_before_that_of_its_class() -> None:

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Our own Queue, with everything that queues can say here; groups come in the other dialects."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -11,7 +12,7 @@ import msgspec
 from placement.kube.dialects import reading
 from placement.kube.dialects.dialect import Dialect, Json, Raw
 from placement.kube.dialects.volcano import written
-from placement.kube.fields.field_error import FieldError, shown
+from placement.kube.fields.field_error import FieldError, demand, shown
 from placement.kube.fields.metadata import Sharing
 from placement.kube.wire import group as wire_group
 from placement.model.messages.action import QueueStatus
@@ -41,7 +42,16 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
         namespaces=None if spec.namespaces is None else frozenset(spec.namespaces),
         placed_by=placed_by,
         match_policy=_policy(spec.match_policy),
+        unsupported=tuple(_unsupported(spec, placed_by)),
     )
+
+
+def _unsupported(spec: wire_group.OwnQueueSpec, placed_by: str) -> Iterator[str]:
+    """Yield what contradicts a batch system that chooses the nodes. `reclaimable` does not: the API makes it true."""
+    if placed_by == PBS and spec.match_policy:
+        yield demand(
+            "spec.matchPolicy", spec.match_policy, f"nothing where spec.placedBy is {PBS}, which chooses nodes itself"
+        )
 
 
 def _placer(spec: wire_group.OwnQueueSpec) -> str:

@@ -7,7 +7,7 @@ Kubernetes 1.36 serves `v1alpha2`, 1.37 serves `v1beta1` in its place. They diff
 `disruptionMode` is written.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,14 @@ from placement.model.rules.topology import TopologyRequest
 MEMBER_FIELD: Final = "spec.schedulingPolicy.gang.minCount"
 TOPOLOGY_FIELD: Final = "spec.schedulingConstraints.topology"
 _group = msgspec.json.Decoder(wire_group.UpstreamGroup)
+_members = msgspec.json.Decoder(wire_group.Members)
+# The members that are served of each object in a group's spec. A newer API may have others, which demand something too.
+_SERVED: Final = {
+    ("schedulingPolicy",): {"basic", "gang"},
+    ("schedulingPolicy", "gang"): {"minCount"},
+    ("schedulingConstraints",): {"topology"},
+}
+_PREEMPTION: Final = (None, "", "Never", "PreemptLowerPriority")
 _NO_GROUP: Final = wire_group.UpstreamSpec()
 _NO_POLICY: Final = wire_group.Policy()
 # The condition that says whether the gang has its nodes.
@@ -45,9 +53,9 @@ def read_group(dialect: str, raw: Raw, _sharing: Sharing) -> PodGroup:
         priority_class=spec.priority_class_name or "",
         member_field=MEMBER_FIELD,
         phase=GroupPhase.RUNNING if _is_scheduled(found, _SCHEDULED[dialect]) else GroupPhase.PENDING,
-        priority=spec.priority,
+        priority=None if spec.priority is None else reading.priority(spec.priority),
         preempts=spec.preemption_policy != "Never",
-        unsupported=tuple(_unsupported(spec)),
+        unsupported=(*_unsupported(spec), *_unknown(_members.decode(raw).spec)),
         topology=_topology(spec),
     )
 
@@ -72,10 +80,22 @@ def _unsupported(spec: wire_group.UpstreamSpec) -> Iterator[str]:
     mode = spec.disruption_mode
     if bytes(mode) not in _ONE_BY_ONE and not reading.is_object_of(mode, "single"):
         yield demand("spec.disruptionMode", bytes(mode).decode(errors="replace"), "Pod, or single")
+    if spec.preemption_policy not in _PREEMPTION:
+        yield demand("spec.preemptionPolicy", spec.preemption_policy, "PreemptLowerPriority or Never")
     if spec.resource_claims:
         yield demand("spec.resourceClaims", [item.name for item in spec.resource_claims])
     if spec.parent_composite_pod_group_name:
         yield demand("spec.parentCompositePodGroupName", spec.parent_composite_pod_group_name)
+
+
+def _unknown(spec: Mapping[str, object] | None) -> Iterator[str]:
+    for path, served in _SERVED.items():
+        found: object = spec
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        members = found if isinstance(found, Mapping) else {}
+        for name in sorted(members.keys() - served):
+            yield demand(".".join(("spec", *path, name)), members[name])
 
 
 def _is_scheduled(found: wire_group.UpstreamGroup, name: str) -> bool:

@@ -6,6 +6,8 @@
 Fields that demand what is not served are among them, so that they are refused by name.
 """
 
+from typing import Any
+
 from msgspec import Raw, field
 
 from placement.kube.wire.core import ABSENT, Named, Resources, Wire
@@ -106,6 +108,12 @@ class UpstreamGroup(Named):
 
     spec: UpstreamSpec | None = None
     status: UpstreamStatus | None = None
+
+
+class Members(Wire):
+    """The spec of a group as the API has it, with members that are not known here."""
+
+    spec: dict[str, Any] | None = None
 
 
 class QueueStatus(Wire):
