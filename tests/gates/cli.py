@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import random
@@ -155,10 +156,17 @@ def chosen(every: Sequence[Gate], tier: str, names: Sequence[str]) -> list[Gate]
     offered = [gate for gate in every if tier == "only" or tier in gate.tiers]
     unknown = [name for name in names if not any(name in words(gate) for gate in offered)]
     if unknown:
-        raise UsageError(f"unknown gate '{' '.join(unknown)}'; there are: {listed(offered)}")
+        raise UsageError(f"unknown gate '{' '.join(unknown)}'{meant(unknown, offered)}; there are: {listed(offered)}")
     found = [gate for gate in offered if words(gate) & {*names}]
     supplies = [gate for gate in every if gate.name == SUPPLIES and gate not in found]
     return [*supplies, *found] if any(gate.on_bed for gate in found) else found
+
+
+def meant(unknown: Sequence[str], offered: Sequence[Gate]) -> str:
+    """Return a question for the names that are most like the unknown ones; "" where none is."""
+    known = sorted({word for gate in offered for word in words(gate)})
+    near = [close for name in unknown for close in difflib.get_close_matches(name, known, n=2)]
+    return f" (did you mean {' or '.join(dict.fromkeys(near))}?)" if near else ""
 
 
 def words(gate: Gate) -> set[str]:

@@ -520,8 +520,11 @@ def test_only_gates_on_beds_ask_for_root() -> None:
 
 
 def test_an_unknown_gate_is_answered_with_the_list() -> None:
-    with pytest.raises(asked.UsageError, match="unknown gate 'lnit'; there are: supplies, payloads, .* e2e .e2e-bed, "):
+    said = r"unknown gate 'lnit' \(did you mean unit or lint\?\); there are: supplies, payloads, .* e2e .e2e-bed, "
+    with pytest.raises(asked.UsageError, match=said):
         cli.chosen(GATES, "only", ["lint", "lnit"])
+    with pytest.raises(asked.UsageError, match="unknown gate 'xyzzy'; there are: supplies, "):
+        cli.chosen(GATES, "only", ["xyzzy"])
     with pytest.raises(asked.UsageError, match="no gate named; there are: supplies, "):
         cli.chosen(GATES, "only", [])
 
