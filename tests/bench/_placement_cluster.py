@@ -30,7 +30,9 @@ CONTESTANTS: Final = ("bare", "placement", "kube-scheduler")
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _BED: Final = "placement-bench"
 _CONNECTIONS: Final = 16
+_EVENTS: Final = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 _CLEAR_SECONDS: Final = 900.0
+_PAGE: Final = 5_000
 _RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 _NO_CHECK: Final = "?fieldValidation=Ignore"
 _LOAD: Final = "/api/v1/nodes?labelSelector=converged.hpc/load"
@@ -107,14 +109,14 @@ class Cluster:
         """Deletes pods at once (nobody runs them), groups and Events."""
         # The API server ends connections that were not used for 90 seconds, and a run can take longer.
         self.api.close()
-        self.api.send("DELETE", PODS, b'{"gracePeriodSeconds": 0}')
-        for path in (GROUPS, f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"):
-            self.api.send("DELETE", path, None)
         deadline = time.monotonic() + _CLEAR_SECONDS
-        while self.api.items(f"{PODS}?limit=1") or self.api.items(f"{GROUPS}?limit=1"):
-            if time.monotonic() > deadline:
-                raise SystemExit("pods or groups of the last run do not go away")
-            time.sleep(0.2)
+        for path, options in ((PODS, b'{"gracePeriodSeconds": 0}'), (GROUPS, None), (_EVENTS, None)):
+            # The API server ends a request after a minute, which is too short for the Events of an hour.
+            while self.api.items(f"{path}?limit=1"):
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"what the last run has left does not go away: {path}")
+                self.api.send("DELETE", f"{path}?limit={_PAGE}", options)
+                time.sleep(0.1)
 
     def follow(self) -> "Follower":
         """The audit log from now on."""
