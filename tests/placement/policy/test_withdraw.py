@@ -71,6 +71,16 @@ def test_half_a_gang_keeps_its_room_for_a_while_and_then_waits_again_as_a_whole(
     assert simulated.groups()["g"].scheduled
 
 
+def test_what_a_later_try_of_the_gang_says_replaces_that_half_of_it_was_evicted() -> None:
+    simulated = half_bound()
+    later(simulated, PATIENCE)
+    assert simulated.groups()["g"].reason == "HalfBound"
+    simulated.see(mine("again", group="g", request=nodes()[0].allocatable[:1]))
+    later(simulated, PATIENCE)
+    assert simulated.groups()["g"].reason == "NotEnoughResources"
+    assert all("needs 2 pods placed together" in simulated.conditions()[uid] for uid in ("again", "g1"))
+
+
 @pytest.mark.parametrize(("lasts", "leaves"), [(None, 600), (10, PATIENCE)])
 def test_half_a_gang_waits_for_a_volume_that_is_being_made_and_not_for_a_next_try(
     lasts: float | None, leaves: float

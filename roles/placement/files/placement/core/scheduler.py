@@ -279,7 +279,7 @@ class Scheduler:
         elif isinstance(event, BindFailed) and (task := self.cache.jobs.tasks.get(event.uid)) and not task.is_archived:
             self.cache.queue.back_off(task.job, self.session.now)
             said = f"{task} could not be bound to node {event.node}: {event.message}"
-            self.session.blocked[task.job.key] = Unplaceable("BindingFailed", said)
+            self.session.set_back(task.job, Unplaceable("BindingFailed", said))
         self._news = True
 
     def _without_ended(self, event: Event) -> Event:
@@ -430,6 +430,8 @@ class Scheduler:
         for uid in overdue:
             del refusing[uid]
         if late or overdue:
+            jobs = self.cache.jobs.by_key
+            self.cache.queue.dirty.update({key: jobs[key] for key in self.session.blocked if key in jobs})
             self.session.blocked.clear()
             self.cache.versions.room += 1
             self.cache.versions.evictability += 1

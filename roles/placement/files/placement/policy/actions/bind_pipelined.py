@@ -156,7 +156,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         return
     if unmade:
         session.cache.queue.back_off(job, session.now)
-        session.blocked[job.key] = Unplaceable("ProvisioningFailed", unmade)
+        session.set_back(job, Unplaceable("ProvisioningFailed", unmade))
     tags = [session.provisioning.pop(task.uid).tag for task in tasks]
     incomplete = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
     if lacking or incomplete or not all(session.feasibility.stands(task) for task in tasks):
@@ -195,9 +195,12 @@ def _release(session: Session, tasks: Sequence[Task]) -> None:
 
 def _give_up(session: Session, tasks: list[Task], what: str, staying: Sequence[Task]) -> None:
     _release(session, tasks)
-    blockers = (f"{task} stays: {session.unevictable[task.uid].message}" for task in staying)
-    why = "; ".join(blockers) or "its room went otherwise"
-    session.blocked[tasks[0].job.key] = Unplaceable("EvictionBlocked", f"{what}, but {why}")
+    job = tasks[0].job
+    if not staying:
+        session.set_back(job, Unplaceable("EvictionBlocked", f"{what}, but its room went otherwise"))
+        return
+    blockers = "; ".join(f"{task} stays: {session.unevictable[task.uid].message}" for task in staying)
+    session.blocked[job.key] = Unplaceable("EvictionBlocked", f"{what}, but {blockers}")
 
 
 def _covered(session: Session, task: Task) -> bool:

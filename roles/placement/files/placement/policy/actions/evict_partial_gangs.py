@@ -48,7 +48,8 @@ def _withdraw(session: Session, job: Job) -> None:
         return
     number = f"{job.ready} of {job.min_member} members"
     message = f"{job} has had {number} bound for {session.partial_gang_seconds:g} s and has never been whole"
-    session.evicted_partials[job.key] = Unplaceable(REASON, message)
+    session.evicted_partials[job.key] = why = Unplaceable(REASON, message)
+    session.set_back(job, why)
     statement = session.statement()
     for task in leaving:
         statement.evict(task)

@@ -76,7 +76,9 @@ class Session:
     unfinished: bool = False
     actions: list[Action] = field(default_factory=list)
     refusals: dict[GroupKey, Unplaceable] = field(default_factory=dict)
-    # Pods that the API refused to evict, by UID, and jobs that are blocked by a refusal or by a failed binding.
+    # What has thrown jobs back since a try last refused them, such as a failed binding. The next reason replaces it.
+    setbacks: dict[GroupKey, Unplaceable] = field(default_factory=dict)
+    # Pods that the API refused to evict, by UID, and jobs whose promised room such a pod keeps.
     unevictable: dict[str, RefusedEviction] = field(default_factory=dict)
     blocked: dict[GroupKey, Unplaceable] = field(default_factory=dict)
     # How many evictions the API has refused.
@@ -104,7 +106,7 @@ class Session:
     def __post_init__(self) -> None:
         self.preempting, self.reclaiming = PreemptorQueue(self.cache), PreemptorQueue(self.cache)
         turns = (self.preempting.turns, self.reclaiming.turns)
-        by_job = (self.refusals, self.blocked, self.deadlines, self.evicted_partials)
+        by_job = (self.refusals, self.setbacks, self.blocked, self.deadlines, self.evicted_partials)
         self.cache.known += (*by_job, self.promises, self.failures.passed, *turns)
         self.cache.known += (self.reservations.waiting_since, self.reservations.passed_over, self.reservations.vain)
 
@@ -141,6 +143,11 @@ class Session:
         self.cache.queue.park(job, tried, limited=limited)
         self.cache.queue.judge(job, stuck=nodes is not None and not any(map(waits_for_others, nodes.kinds)))
 
+    def set_back(self, job: Job, why: Unplaceable) -> None:
+        """Note why the job waits again although it was placed or promised room; an older refusal is void."""
+        self.refusals.pop(job.key, None)
+        self.setbacks[job.key] = why
+
     def bind(self, *tasks: Task, tag: str = "") -> None:
         """Bind tasks of one job to their nodes; no member of a gang is bound before all have their volumes.
 
@@ -148,7 +155,7 @@ class Session:
         """
         job = tasks[0].job
         kept = self.reservations
-        by_job = (self.refusals, self.blocked, self.evicted_partials)
+        by_job = (self.refusals, self.setbacks, self.blocked, self.evicted_partials)
         for noted in (*by_job, kept.waiting_since, kept.passed_over, kept.vain):
             noted.pop(job.key, None)
         claims = {task.uid: self.cache.cluster.volumes.waiting(task.pod) for task in tasks if task.pod.volume_claims}

@@ -46,8 +46,8 @@ class StatusReporter:
         self._session = session
         self._pods: dict[str, Reasons] = {}
         self._queues: dict[str, tuple[QueueStatus, float]] = {}
-        # Jobs that wait and had no reason when they were last looked at. They get one when they are tried, or when
-        # their queue has all that it deserves by then, so that they are not tried.
+        # Jobs that had no reason to wait when they were last looked at, or only a setback. They get another one when
+        # they are tried, or when their queue has all that it deserves by then, so that they are not tried.
         self._unexplained: dict[GroupKey, Job] = {}
         session.cache.known.append(self._unexplained)
         # When failed writes are tried again, by UID in the order of these times, and the earliest time of the next one.
@@ -71,14 +71,15 @@ class StatusReporter:
                 yield from self._queue(queue)
 
     def _explained_by_queue(self) -> dict[GroupKey, Job]:
-        """Return the jobs without a reason whose queue has all that it deserves by now."""
-        found: dict[GroupKey, Job] = {}
-        if self._unexplained:
-            overused, by_name = self._session.plugins.overused, self._session.cache.tree.by_name
-            full = {name for name, queue in by_name.items() if queue.waiting and overused(queue)}
-            if full:
-                found = {key: job for key, job in self._unexplained.items() if job.queue in full}
-        return found
+        """Return the unexplained jobs that would be tried by now if their queue had less than it deserves."""
+        if not self._unexplained:
+            return {}
+        overused, queues = self._session.plugins.overused, self._session.cache.tree.by_name.values()
+        full = {queue.name: queue for queue in queues if queue.waiting and overused(queue)}
+        if not full:
+            return {}
+        jobs = [job for job in self._unexplained.values() if job.queue in full]
+        return {job.key: job for job in jobs if _waits_for_share(job, full[job.queue])}
 
     def failed(self, uid: str) -> None:
         """Note that the last write for this pod, group or queue failed."""
@@ -132,14 +133,14 @@ class StatusReporter:
         session = self._session
         if job.problem is not None:
             return Unplaceable(job.problem.reason, job.problem.message)
-        withdrawn = session.evicted_partials.get(job.key)
-        if withdrawn is not None:
-            return withdrawn
         if job.key in session.cache.queue.gated:
             return Unplaceable(
                 "NotEnqueued", f"minResources of {job} are not free in the cluster and in queue {job.queue}"
             )
         if not session.cache.queue.has_min_member(job):
+            withdrawn = session.evicted_partials.get(job.key)
+            if withdrawn is not None:
+                return withdrawn
             few = job.minimums.too_few if job.minimums is not None and job.valid >= job.min_member else None
             if few is not None:
                 name, least, valid = few
@@ -156,18 +157,23 @@ class StatusReporter:
         best_effort = job.pending and not job.requesting and not queue.record.backed
         if best_effort and "backfill" not in session.plugins.actions:
             return Unplaceable("NotBackfilled", _NOT_BACKFILLED)
-        if session.plugins.overused(queue):
+        if _waits_for_share(job, queue) and session.plugins.overused(queue):
             deserved = shown((name, part) for name, part in queue.deserved.items() if part)
             task = job.peek()
             nodes = session.placer(job).reasons(task) if task is not None else None
             return Unplaceable("QueueOverused", f"queue {queue.name} has all that it deserves ({deserved})", nodes)
-        return None
+        return session.setbacks.get(job.key)
 
     def _job(self, job: Job) -> Iterator[Action | None]:
-        refused = self.why(job)
+        session, refused = self._session, self.why(job)
         self._unexplained.pop(job.key, None)
-        if refused is None and job.pending:
-            self._unexplained[job.key] = job
+        if refused is session.setbacks.get(job.key):
+            if job.pending:
+                self._unexplained[job.key] = job
+        elif refused is not None:
+            # What is known now is newer than what has thrown the job back.
+            session.setbacks.pop(job.key, None)
+            session.evicted_partials.pop(job.key, None)
         grows = refused is not None and refused.reason == "NotEnoughTasks" and self._grows(job)
         if grows:
             self._session.cache.queue.dirty[job.key] = job
@@ -286,6 +292,14 @@ class StatusReporter:
         self._queues[queue.record.uid] = (status, self._session.now)
         if before != status:
             yield status
+
+
+def _waits_for_share(job: Job, queue: QueueInfo) -> bool:
+    """Return whether the job waits for a try that its queue only has while it has less than it deserves.
+
+    Jobs that back off, or that were tried in vain, wait for something else. Pods that request nothing are always tried.
+    """
+    return job.requesting > 0 and job.key in queue.waiting
 
 
 def _reasons_of(refused: Unplaceable) -> Reasons:
