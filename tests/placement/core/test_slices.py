@@ -3,10 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much happens between two looks at the clock, where nobody can cut a slice off."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from placement.model.messages.action import Action, Bind, Evict
 from placement.model.messages.event import Object
@@ -237,3 +240,67 @@ def test_members_that_room_is_kept_for_get_it_one_by_one_and_all_at_once(monkeyp
     looks = counted(monkeypatch, HostSelector, "best")
     assert len([action for action in decide(simulated, looks) if isinstance(action, Bind)]) == MEMBERS
     assert (looks.sum, looks.longest) == (MEMBERS, 1)
+
+
+# More than three steps of every end of a statement.
+LARGE = 400
+
+
+def large_gang(cores: int, size: int = LARGE) -> Simulated:
+    """A gang of so many members of one core each, and nodes that have so many cores together."""
+    simulated = Simulated(load(policy("allocate"), "test"))
+    for index, part in enumerate((cores // 2, cores - cores // 2)):
+        simulated.see(node(f"n{index}", allocatable=amounts(cpu=str(part), pods=str(size))))
+    simulated.see(gang("g", size), *(mine(f"g{index}", group="g", request=amounts(cpu="1")) for index in range(size)))
+    return simulated
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_a_large_gang_is_bound_or_taken_back_between_looks_at_the_clock(missing: int) -> None:
+    number = 2_000
+    simulated, looks = large_gang(number - missing, number), Looks()
+    # It imports more of numpy when it is called first.
+    np.unique(np.zeros(1))
+
+    def call(_frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            looks.happened()
+
+    sys.setprofile(call)
+    binds, more = 0, True
+    while more:
+        looks()
+        sys.setprofile(call)
+        decision = simulated.decide(looks)
+        sys.setprofile(None)
+        binds, more = binds + sum(isinstance(action, Bind) for action in decision.actions), decision.more
+    assert binds == (0 if missing else number)
+    # Together they take more than sixty thousand calls to bind, and twice as many to take back.
+    assert looks.longest < 20_000
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_nobody_sees_a_part_of_a_gang_whose_statement_ends(missing: int) -> None:
+    ends = 0
+    for slices in range(1, 100):
+        simulated = large_gang(LARGE - missing)
+        binds: list[Action] = []
+        for _unused in range(slices):
+            binds += [action for action in simulated.run_once(lambda: True) if isinstance(action, Bind)]
+        cache = simulated.scheduler.cache
+        if binds or (cache.jobs.by_key and not cache.in_transaction and ends):
+            # It has come to its end.
+            break
+        begun = [task.status for task in cache.jobs.tasks.values()].count(Status.ALLOCATED)
+        assert cache.in_transaction or not begun
+        assert simulated.scheduler.under_way or not begun
+        ends += begun == LARGE - missing
+        # Another daemon decides from now on: of what has been decided, nothing is sent and nothing is left.
+        simulated.follow()
+        assert {task.status for task in cache.jobs.tasks.values()} <= {Status.PENDING}
+        assert not any(queue.allocated.get("cpu") for queue in cache.tree.by_name.values())
+        assert not (simulated.scheduler.cluster.columns.free != simulated.scheduler.cluster.columns.allocatable).any()
+        simulated.run()
+        assert len(simulated.placements()) == (0 if missing else LARGE)
+    assert ends >= 3
+    assert len(binds) == (0 if missing else LARGE)

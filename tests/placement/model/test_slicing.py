@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 
 import pytest
-from placement.model.slicing import SliceBudget, SlicedWork, Steps, finish, paced, pauses
+from placement.model.slicing import SliceBudget, SlicedWork, Steps, finish, paced, pauses, to_the_end
 
 
 def counted(done: list[int], number: int) -> Steps[str]:
@@ -71,3 +71,20 @@ def test_a_budget_is_due_once_for_what_all_searches_have_spent() -> None:
     budget.spend(1)
     assert budget.is_due()
     assert not budget.is_due()
+
+
+def test_work_that_must_come_to_its_end_does_the_rest_at_once_when_it_is_closed() -> None:
+    done: list[int] = []
+
+    def bounded() -> Steps[None]:
+        for index in range(4):
+            done.append(index)
+            yield
+
+    work = SlicedWork(to_the_end(bounded()))
+    assert not work.advance(lambda: True)
+    assert done == [0]
+    work.close()
+    assert done == [0, 1, 2, 3]
+    assert finish(to_the_end(bounded())) is None
+    assert done == [0, 1, 2, 3] * 2

@@ -24,6 +24,7 @@ from placement.policy.jobs.job import Job
 from placement.policy.plugins.configuration import load
 from placement.policy.plugins.plugin_set import PluginSet
 from placement.policy.queues.reservations import Reservations
+from placement.state.affinity.labelsets import LabelSets
 from placement.state.cluster import Cluster
 from placement.state.pods.pod_table import PodTable
 from placement_kit.builders import amounts, budget, gang, mine, near, node, pairs, pod, queue
@@ -178,6 +179,18 @@ def test_a_deployment_that_keeps_apart_matches_no_rule_of_the_others(monkeypatch
     assert len(simulated.placements()) == 400
     # Each of 400 pods with each of 200 rules would be 80,000.
     assert matches.since() < 20 * 400
+
+
+def test_the_joint_rule_of_many_affinity_terms_is_looked_up_once_for_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Simulated(load(policy("allocate"), "test"))
+    simulated.see(node("n1", labels=pairs(host="n1")))
+    looks = Calls(monkeypatch, LabelSets, "count")
+    labels = {f"a{index}": "x" for index in range(500)}
+    simulated.see(mine("p", labels=pairs(**labels), affinity=tuple(near("host", **{key: "x"}) for key in labels)))
+    simulated.run()
+    assert simulated.placements() == {"p": "n1"}
+    # The terms are one rule: every term for each look at it would be 250,000 matchers to hash.
+    assert looks.since() <= 5
 
 
 def test_thousands_of_taints_are_nothing_to_rules_that_no_pod_needs(monkeypatch: pytest.MonkeyPatch) -> None:

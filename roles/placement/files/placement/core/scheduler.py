@@ -360,6 +360,10 @@ class Scheduler:
         if not self._take_in(lambda: next(steps, None) is None):
             return True
         self._take_back()
+        # What had to come to its end there has decided more, which is not sent.
+        unsent, self.session.actions = self.session.actions, []
+        for action in unsent:
+            self._undo(action)
         # The daemon that decides now gives the same room to other pods. By the time this one decides again, the watch
         # has shown which of these bindings landed.
         for binding in self._undetermined.take_all():

@@ -36,7 +36,8 @@ class SlicedWork(Generic[Answer]):
     in.
 
     How work ends early: `close` raises GeneratorExit at the yield, because another daemon decides from then on, or
-    other rules hold. Work that has taken something out of a queue, or has begun a statement, puts it back there.
+    other rules hold. Work that has taken something out of a queue, or has begun a statement, puts it back there. What
+    must be done as a whole once it has begun, such as the end of a statement, goes `to_the_end`.
     """
 
     def __init__(self, steps: Steps[Answer]) -> None:
@@ -87,6 +88,15 @@ def pauses(at_once: int) -> Iterator[bool]:
 def paced(items: Iterable[Item], at_once: int) -> Iterator[tuple[Item, bool]]:
     """Return each item with whether a step of `at_once` items ends with it."""
     return zip(items, pauses(at_once), strict=False)
+
+
+def to_the_end(steps: Steps[None]) -> Steps[None]:
+    """Do steps that must not end in the middle: if the work is closed between two of them, do the rest at once."""
+    try:
+        for _unused in steps:
+            yield
+    finally:
+        finish(steps)
 
 
 def finish(steps: Steps[Answer]) -> Answer:

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, finish
 from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.cache.equivalence_cache import Failure, Passed, Vain
 from placement.policy.framework.queue_loop import visit_queues
@@ -136,34 +136,36 @@ def _try(
         return Vain(tasks[: known.placed + 1], known)
     statement = session.statement()
     try:
+        if len(tasks) > _RUN:
+            # It has taken its time to look at so many.
+            yield
         unplaced = yield from placer.place(tasks, statement)
+        placed = len(tasks) if unplaced is None else tasks.index(unplaced.task)
+        nodes = placer.reasons(unplaced.task) if unplaced is not None else None
+        if unplaced is None or placed >= together:
+            yield from session.commit_and_bind(statement, tasks[:placed])
+        else:
+            yield from statement.discard()
     except GeneratorExit:
-        statement.discard()
+        finish(statement.discard())
         _put_back(job, tasks)
         session.cache.queue.push(job)
         raise
-    failed = unplaced.task if unplaced is not None else None
-    placed = len(tasks) if failed is None else tasks.index(failed)
-    if unplaced is not None and failed is not None and placed < together:
-        nodes = placer.reasons(failed)
-        statement.discard()
-        _put_back(job, tasks[placed:])
-        if job.topological and len(tasks) > together:
-            # More were asked for than have to start together.
-            return (yield from _try(session, queue, job, job.next_tasks(together), passed))
-        failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
-        if kind is not None:
-            session.failures.note(session.cache.versions.fit, kind, failure)
-        return Vain(tasks[: placed + 1], failure)
-    statement.commit()
-    if placed:
-        session.bind(*tasks[:placed])
-    if failed is not None:
-        _put_back(job, tasks[placed:])
+    if unplaced is None or nodes is None:
+        return None
+    _put_back(job, tasks[placed:])
+    if placed >= together:
         if not job.mixed:
-            session.refuse(job, tasks[: placed + 1], Unplaceable("NotEnoughResources", "", placer.reasons(failed)))
+            session.refuse(job, tasks[: placed + 1], Unplaceable("NotEnoughResources", "", nodes))
         # A mixed job is visited again, and then its tasks unlike this one have their turn.
-    return None
+        return None
+    if job.topological and len(tasks) > together:
+        # More were asked for than have to start together.
+        return (yield from _try(session, queue, job, job.next_tasks(together), passed))
+    failure = Failure(placed, nodes, placer.never(tasks[:together]), unplaced.why)
+    if kind is not None:
+        session.failures.note(session.cache.versions.fit, kind, failure)
+    return Vain(tasks[: placed + 1], failure)
 
 
 def _move_up(order: list[Task], moved: int, failed: int) -> tuple[list[Task], int]:

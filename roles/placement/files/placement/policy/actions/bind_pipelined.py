@@ -9,19 +9,23 @@ Then the promise is given up, and the members wait like all others.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Final
 
 from placement.model.objects.volume import PersistentVolume
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, finish, paced, to_the_end
 from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Job, Status, Task, wanted_by
 from placement.state.nodes.node_columns import RESTING
 
+# Tasks that lose their nodes in one step.
+_AT_ONCE: Final = 128
+
 
 def bind_pipelined(session: Session) -> Steps[None]:
     """Bind pipelined tasks whose room is free. This is the first step of every cycle."""
     for tasks in _provisioning(session):
-        _provisioned(session, tasks)
+        yield from _provisioned(session, tasks)
     # Free room goes to the highest priority first; among equals, to the job that was promised room first.
     for job in sorted(session.cache.queue.pipelined.values(), key=lambda job: -job.priority):
         if session.cache.jobs.by_key.get(job.key) is job:
@@ -40,12 +44,12 @@ def _redeem(session: Session, job: Job) -> Steps[None]:
         return
     if job.shut_out:
         # Its queue may be gone, or not be for it any more.
-        _release(session, tasks)
+        yield from _release(session, tasks)
         return
     together = job.ready < job.min_member and session.plugins.gangs
     if together and (job.ready + len(tasks) < job.min_member or _lacks_task(job)):
         # The gang has grown, or others of it are gone: room is to be found for all that it needs now.
-        _release(session, tasks)
+        yield from _release(session, tasks)
         return
     for number, group in enumerate([tasks] if together else [[task] for task in tasks]):
         if number:
@@ -99,26 +103,25 @@ def _bind_or_give_up(session: Session, job: Job, group: list[Task]) -> Steps[Non
         placed = (yield from placer.place(group, statement)) is None
         if not placed:
             # Where one takes the best node for it, another may have none.
-            statement.rollback_to(mark)
+            yield from statement.rollback_to(mark)
             placed = yield from placer.place_at(group, promised, statement)
     except GeneratorExit:
-        statement.discard()
+        finish(statement.discard())
         raise
     if placed and not (queue is not None and tree.over_capability_with_leaving(queue, wanted)):
-        statement.commit()
-        session.bind(*group)
+        yield from session.commit_and_bind(statement, group)
         return
-    statement.discard()
+    yield from statement.discard()
     broken = next((task.node for task in group if not _covered(session, task)), None)
     spared = [other for uid in session.unevictable if (other := session.cache.jobs.tasks.get(uid)) is not None]
     if broken is not None:
         staying = [other for other in spared if other.node == broken]
-        _give_up(session, group, f"node {broken} was to be made free", staying)
+        yield from _give_up(session, group, f"node {broken} was to be made free", staying)
     elif queue is not None and tree.over_capability(queue, wanted):
         staying = [other for other in spared if other.queue == job.queue]
-        _give_up(session, group, f"queue {queue} was to be left room in", staying)
+        yield from _give_up(session, group, f"queue {queue} was to be left room in", staying)
     elif not placed and all(_left(session, task) for task in group):
-        _release(session, group)
+        yield from _release(session, group)
 
 
 def _provisioning(session: Session) -> list[list[Task]]:
@@ -136,7 +139,7 @@ def _provisioning(session: Session) -> list[list[Task]]:
     return units
 
 
-def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
+def _provisioned(session: Session, tasks: Sequence[Task]) -> Steps[None]:
     """Bind pods whose volumes are there. If a volume cannot be made in time, or if the node has changed since it was
     chosen, they wait for a node again.
     """
@@ -147,7 +150,7 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
         # Without its group it is not known how many members must start together.
         for task in tasks:
             del session.provisioning[task.uid]
-        _release(session, tasks)
+        yield from _release(session, tasks)
         return
     here = all(task.node in session.cache.cluster.columns.rows for task in tasks)
     lacking = any(volumes.waiting(task.pod) for task in tasks)
@@ -161,10 +164,10 @@ def _provisioned(session: Session, tasks: Sequence[Task]) -> None:
     incomplete = session.binds_as_gang(job) and (job.ready < job.min_member or _lacks_task(job))
     if lacking or incomplete or not all(session.feasibility.stands(task) for task in tasks):
         # No bind has been sent, so only this scheduler counts them there.
-        _release(session, tasks)
+        yield from _release(session, tasks)
     else:
         for task, tag in zip(tasks, tags, strict=True):
-            session.bind(task, tag=tag)
+            finish(session.bind(task, tag=tag))
 
 
 def _unmade(session: Session, task: Task) -> Iterator[str]:
@@ -185,16 +188,22 @@ def _unmade(session: Session, task: Task) -> Iterator[str]:
             yield f"the volume of claim {claim.namespace}/{claim.name} could not be made for node {task.node}"
 
 
-def _release(session: Session, tasks: Sequence[Task]) -> None:
-    """Let the tasks wait for a node again."""
+def _release(session: Session, tasks: Sequence[Task]) -> Steps[None]:
+    """Let the tasks wait for a node again, in steps."""
+    return to_the_end(_unallocated(session, tasks))
+
+
+def _unallocated(session: Session, tasks: Sequence[Task]) -> Steps[None]:
     statement = session.statement()
-    for task in tasks:
+    for task, pause in paced(tasks, _AT_ONCE):
         statement.unallocate(task)
-    statement.commit()
+        if pause:
+            yield
+    yield from statement.commit()
 
 
-def _give_up(session: Session, tasks: list[Task], what: str, staying: Sequence[Task]) -> None:
-    _release(session, tasks)
+def _give_up(session: Session, tasks: list[Task], what: str, staying: Sequence[Task]) -> Steps[None]:
+    yield from _release(session, tasks)
     job = tasks[0].job
     if not staying:
         session.set_back(job, Unplaceable("EvictionBlocked", f"{what}, but its room went otherwise"))

@@ -11,12 +11,14 @@ has lost a member works on what is left or ends by itself, so it is left alone.
 from typing import Final
 
 from placement.model.messages.action import Evict
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, paced, to_the_end
 from placement.policy.framework.session import Session, Unplaceable
 from placement.policy.jobs.job import Job
 from placement.policy.preemption.candidates import evictable
 
 REASON: Final = "HalfBound"
+# Members that are evicted in one step.
+_AT_ONCE: Final = 128
 
 
 def evict_partial_gangs(session: Session) -> Steps[None]:
@@ -30,7 +32,7 @@ def evict_partial_gangs(session: Session) -> Steps[None]:
         late = session.deadlines.setdefault(key, session.now + session.partial_gang_seconds) <= session.now
         # Bindings under way may still make it whole.
         if late and job.ready < job.min_member and session.plugins.gangs and not _is_provisioning(session, job):
-            _withdraw(session, job)
+            yield from to_the_end(_withdraw(session, job))
             yield
     # Those that are gone with their last pod.
     for key in session.deadlines.keys() - cache.queue.partial.keys():
@@ -42,7 +44,7 @@ def _is_provisioning(session: Session, job: Job) -> bool:
     return bool(session.provisioning) and any(uid in session.provisioning for uid in job.tasks)
 
 
-def _withdraw(session: Session, job: Job) -> None:
+def _withdraw(session: Session, job: Job) -> Steps[None]:
     leaving = [task for task in job.tasks.values() if evictable(session, task)]
     if not leaving:
         return
@@ -51,10 +53,12 @@ def _withdraw(session: Session, job: Job) -> None:
     session.evicted_partials[job.key] = why = Unplaceable(REASON, message)
     session.set_back(job, why)
     statement = session.statement()
-    for task in leaving:
+    for task, pause in paced(leaving, _AT_ONCE):
         statement.evict(task)
         pod = task.pod
         session.actions.append(
             Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=REASON, message=message)
         )
-    statement.commit()
+        if pause:
+            yield
+    yield from statement.commit()

@@ -17,7 +17,7 @@ from typing import Final
 from placement.model.batch import BatchJob
 from placement.model.messages.action import Submit
 from placement.model.objects.workload import Namespace
-from placement.model.slicing import Steps, paced
+from placement.model.slicing import Steps, finish, paced
 from placement.policy.backing.foreign.foreign_jobs import close_unknown_nodes, update_foreign_jobs
 from placement.policy.backing.foreign.make_room import make_room
 from placement.policy.backing.job_request import Demand, SharePacking, Unbackable, chunks_of, demand_of, walltime_of
@@ -243,18 +243,18 @@ def _place(
     # The job may have been asked for when others of the gang had jobs of their own: a pod bound now would wait in vain.
     too_small = known_hosts and bins.spent and len(placed) < needed
     if too_small or len(placed) < enough or not placed:
-        statement.discard()
+        finish(statement.discard())
         return _without(
             session, job, unit, batch_job, waiting, there, refused or _no_part(session, batch_job, waiting[0])
         )
-    statement.commit()
+    finish(statement.commit())
     # Nothing may come of their bindings for long, and their group be deleted meanwhile.
     unit.pods_until.update((task.uid, OPEN) for task in placed)
     unit.tries, unit.trouble = 0, ""
     for own in [session.batch_jobs.units[task.uid] for task in placed if task.uid in session.batch_jobs.units]:
         # A pod that has a part of its gang's job needs no job of its own.
         own.has_own_job, own.members = own is unit, own.members if own is unit else 0
-    session.bind(*placed, tag=unit.uid)
+    finish(session.bind(*placed, tag=unit.uid))
     return len(placed) == len(waiting) and known_hosts and not lost
 
 

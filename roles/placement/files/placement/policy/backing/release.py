@@ -14,6 +14,7 @@ from placement.model.messages.action import Evict, Release
 from placement.model.messages.event import Object
 from placement.model.objects.pod import JOB_TAG
 from placement.model.objects.workload import PodGroup
+from placement.model.slicing import finish
 from placement.policy.backing.node_fit import node_of
 from placement.policy.backing.orphans import OPEN, hold, is_abandoned, strays
 from placement.policy.framework.session import Session
@@ -48,7 +49,7 @@ def evict(session: Session, tasks: Sequence[Task], reason: str, message: str) ->
         session.actions.append(
             Evict(uid=pod.uid, namespace=pod.namespace, name=pod.name, reason=reason, message=message, grace=grace)
         )
-    statement.commit()
+    finish(statement.commit())
 
 
 def may_leave(session: Session, task: Task) -> bool:

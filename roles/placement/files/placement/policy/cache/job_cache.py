@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and queues as the state of the cluster implies them, kept up in time proportional to what changed."""
 
+from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Any, Final
@@ -200,7 +201,7 @@ class JobCache:
         """Count the task under another status; a tentative move does this and takes it back the same way."""
         self.jobs.restore(task)
         job, old = task.job, task.status
-        self.usage.count(task, old, status)
+        self.usage.count(job, task.amounts, old, status)
         job.counts[old] -= 1
         job.counts[status] += 1
         if job.minimums is not None:
@@ -293,7 +294,7 @@ class JobCache:
             if queue is not None and job.queue not in old.by_name:
                 queue.jobs[job.key] = job
                 for task in job.tasks.values():
-                    self.usage.count_in_queue(task, None, task.status)
+                    self.usage.count_in_queue(job, task.amounts, None, task.status)
                     if next(pacing):
                         yield
             self.admission.queue_changed(job)
@@ -394,11 +395,11 @@ class JobCache:
             self.usage.claim(old, came=False)
             self.usage.claim(pod, came=True)
         job = task.job
-        self.usage.count(task, task.status, None)
+        self.usage.count(job, task.amounts, task.status, None)
         if task.status is Status.PENDING:
             job.requesting += bool(pod.request) - bool(old.request)
         task.amounts = counted(pod.request)
-        self.usage.count(task, None, task.status)
+        self.usage.count(job, task.amounts, None, task.status)
         if pod.request != old.request:
             self.versions.room += 1
         job.forget_tries()
@@ -476,11 +477,12 @@ class JobCache:
         if job.queue != name:
             job.forget_tries()
             self.queue.queue_shrunk(job.queue)
-        for task in job.tasks.values():
-            self.usage.count(task, task.status, None)
+        numbers = Counter((task.status, task.amounts) for task in job.tasks.values())
+        for (status, amounts), number in numbers.items():
+            self.usage.count(job, amounts, status, None, number)
         self.admission.assign(job, name, problem)
-        for task in job.tasks.values():
-            self.usage.count(task, None, task.status)
+        for (status, amounts), number in numbers.items():
+            self.usage.count(job, amounts, None, status, number)
 
     def _forget_empty(self, key: GroupKey) -> None:
         """Drop the job of this key if it has neither tasks nor a group."""

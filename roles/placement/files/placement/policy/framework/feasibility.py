@@ -158,7 +158,7 @@ class Feasibility:
 
         What a pod prefers does not matter, nor does its label set where no rule is about it.
         """
-        if len(tasks) > 1 and not all(alike(task, tasks[0]) for task in tasks):
+        if len(tasks) > 1 and tasks[0].job.mixed and not all(alike(task, tasks[0]) for task in tasks):
             return None
         decisive = [item.kind(tasks) for item in self._kinds]
         if None in decisive:

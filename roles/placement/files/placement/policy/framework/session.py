@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The session: the job cache, the host selector and the plugins, and what the actions have decided so far."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from placement.model.messages.action import Action, Bind, BindVolume, SelectNode
 from placement.model.objects.volume import PersistentVolume, PersistentVolumeClaim
 from placement.model.objects.workload import GRAPH
-from placement.model.slicing import SliceBudget, Steps
+from placement.model.slicing import SliceBudget, Steps, paced, to_the_end
 from placement.policy.cache.equivalence_cache import FailureCache
 from placement.policy.cache.job_cache import JobCache
 from placement.policy.cache.preemptor_queue import PreemptorQueue
@@ -32,6 +32,8 @@ from placement.state.nodes.diagnosis import Reasons
 PROVISIONING: Final = 600.0
 # Seconds that a gang may be bound in part, unless the settings say otherwise.
 PARTIAL_GANG_SECONDS: Final = 120.0
+# Tasks that are bound in one step.
+_BOUND: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,12 +150,24 @@ class Session:
         self.refusals.pop(job.key, None)
         self.setbacks[job.key] = why
 
-    def bind(self, *tasks: Task, tag: str = "") -> None:
-        """Bind tasks of one job to their nodes; no member of a gang is bound before all have their volumes.
+    def commit_and_bind(self, statement: Statement, tasks: Sequence[Task]) -> Steps[None]:
+        """Commit the statement, and bind these tasks that it has placed, in steps."""
+        return to_the_end(self._commit_and_bind(statement, tasks))
 
-        The tag names the batch system's job that gave them the nodes. An empty tag clears the pod's annotation.
+    def _commit_and_bind(self, statement: Statement, tasks: Sequence[Task]) -> Steps[None]:
+        yield from statement.commit()
+        if tasks:
+            # No event comes between these two: neither yields outside of a transaction.
+            yield from self.bind(*tasks)
+
+    def bind(self, *tasks: Task, tag: str = "") -> Steps[None]:
+        """Bind tasks of one job to their nodes, in steps, which the caller has to do to the end. The last sends all.
+
+        No member of a gang is bound before all have their volumes. The tag names the batch system's job that gave them
+        the nodes. An empty tag clears the pod's annotation.
         """
-        job = tasks[0].job
+        self.cache.in_transaction = True
+        job, decided = tasks[0].job, list[Action]()
         kept = self.reservations
         by_job = (self.refusals, self.setbacks, self.blocked, self.evicted_partials)
         for noted in (*by_job, kept.waiting_since, kept.passed_over, kept.vain):
@@ -162,9 +176,10 @@ class Session:
         # Most clusters provision no volumes, so the members are not looked through there.
         others = self.provisioning and any(uid in self.provisioning for uid in job.tasks)
         held = self.binds_as_gang(job) and bool(others or any(claims.values()))
-        for task in tasks:
+        for task, pause in paced(tasks, _BOUND):
             pod, waiting = task.pod, claims.get(task.uid, ())
-            self._provide(task, waiting)
+            if waiting:
+                decided += self._provide(task, waiting)
             if held or waiting:
                 self.provisioning[pod.uid] = Provisioning(self.now + PROVISIONING, tuple(waiting), tag)
             else:
@@ -177,19 +192,21 @@ class Session:
                     tag=known,
                     selection=task.entry.plan.selection,
                 )
-                self.actions.append(bind)
+                decided.append(bind)
+            if pause:
+                yield
+        self.actions += decided
+        self.cache.in_transaction = False
 
-    def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> None:
-        """Bind each claim to the volume that was chosen for it, or have one provisioned on the task's node."""
+    def _provide(self, task: Task, claims: Sequence[PersistentVolumeClaim]) -> Iterator[Action]:
+        """Yield what binds each claim to the volume chosen for it, or has one provisioned on the task's node."""
         chosen = dict(task.entry.plan.volumes)
         for claim in claims:
             volume = self.cache.cluster.objects.find(PersistentVolume, chosen.get(claim.uid, ""))
             if volume is None:
-                self.actions.append(
-                    SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node)
-                )
+                yield SelectNode(uid=claim.uid, namespace=claim.namespace, name=claim.name, node=task.node)
             elif volume.claim_uid != claim.uid:
-                bind = BindVolume(
+                yield BindVolume(
                     uid=task.uid,
                     namespace=claim.namespace,
                     name=task.pod.name,
@@ -201,7 +218,6 @@ class Session:
                     claim_uid=claim.uid,
                     chosen=volume.claim is None,
                 )
-                self.actions.append(bind)
 
     def binds_as_gang(self, job: Job) -> bool:
         """Return whether the job's members are bound together: it is a gang that has not been complete yet."""

@@ -10,6 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf
+from operator import attrgetter
 from typing import Final
 
 from placement.model.amounts.quantity import PODS, Amounts
@@ -383,6 +384,11 @@ class Job:
         return found[:number]
 
     def _take(self, number: int) -> list[Task]:
+        if number > 1 and number >= self.pending > len(self.tasks) // 2:
+            # All that wait are taken, and they are most of the job: to sort them is faster than to look each up.
+            self.waiting.clear()
+            waiting = [task for task in self.tasks.values() if task.status is Status.PENDING]
+            return sorted(waiting, key=attrgetter("key"))
         found: list[Task] = []
         while self.waiting and len(found) < number:
             key = heappop(self.waiting)

@@ -16,7 +16,7 @@ import numpy as np
 
 from placement.model.amounts.totals import Totals
 from placement.model.messages.action import Evict, PodCondition
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, finish, to_the_end
 from placement.policy.framework.placers.domain_clearing import placed
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
@@ -88,17 +88,24 @@ class Evaluator:
             if len(tasks) == needed and self._preempts(job, *tasks):
                 search = self._in_one_domain if job.strict else self._victims
                 victims = yield from search(job, queue, tasks, statement)
+            if victims is None:
+                yield from statement.discard()
         finally:
             if victims is None:
-                statement.discard()
+                finish(statement.discard())
                 for task in tasks:
                     if task.status is Status.PENDING:
                         job.wait(task)
         if victims is None:
             return False
-        statement.commit()
-        self._tell(job, tasks, victims)
+        yield from to_the_end(self._commit_and_tell(statement, job, tasks, victims))
         return True
+
+    def _commit_and_tell(
+        self, statement: Statement, job: Job, tasks: Sequence[Task], victims: Sequence[Task]
+    ) -> Steps[None]:
+        yield from statement.commit()
+        self._tell(job, tasks, victims)
 
     def _victims(
         self, job: Job, queue: QueueInfo, tasks: Sequence[Task], statement: Statement

@@ -8,16 +8,20 @@ sums.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 
 from placement.model.amounts.totals import Totals
-from placement.model.slicing import Steps
+from placement.model.slicing import Steps, paced
 from placement.policy.framework.session import Session
 from placement.policy.framework.statement import Statement
 from placement.policy.jobs.group_key import GroupKey
 from placement.policy.jobs.job import Status, Task, wanted_by
 from placement.policy.queues.queue import QueueInfo
+
+# Victims of one unit that are reprieved in one step.
+_AT_ONCE: Final = 128
 
 
 class Reprieve:
@@ -68,17 +72,17 @@ class Reprieve:
         sound = all(amount >= 0 for left in self._at_node.values() for amount in left.values())
         sound = sound and self._ports_free(self._on_ports)
         for unit in sorted(units.values(), key=lambda unit: (-unit[0].job.priority, -len(unit))):
-            if not sound or not self._reprieved(unit):
+            if not sound or not (yield from self._reprieved(unit)):
                 kept += unit
             yield
         return kept
 
-    def _reprieved(self, unit: Sequence[Task]) -> bool:
+    def _reprieved(self, unit: Sequence[Task]) -> Steps[bool]:
         enough = True
         for left, name, amount in self._taken(unit):
             left[name] -= amount
             enough = enough and left[name] >= 0
-        if enough and self._stay(unit):
+        if enough and (yield from self._stay(unit)):
             return True
         for left, name, amount in self._taken(unit):
             left[name] += amount
@@ -95,15 +99,17 @@ class Reprieve:
                     if left and name in left:
                         yield left, name, amount
 
-    def _stay(self, unit: Sequence[Task]) -> bool:
+    def _stay(self, unit: Sequence[Task]) -> Steps[bool]:
         """Let the unit stay, unless a plugin that has to be asked refuses it; return whether it stays."""
         mark = self._statement.savepoint()
         nodes = {victim.node for victim in unit}
-        for victim in unit:
+        for victim, pause in paced(unit, _AT_ONCE):
             self._statement.unevict(victim, Status.RUNNING if victim.pod.phase == "Running" else Status.BOUND)
+            if pause:
+                yield
         if self._ports_free(nodes) and (self._agreed is None or self._agreed()):
             return True
-        self._statement.rollback_to(mark)
+        yield from self._statement.rollback_to(mark)
         return False
 
     def _ports_free(self, nodes: Iterable[str]) -> bool:

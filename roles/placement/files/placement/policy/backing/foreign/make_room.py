@@ -21,7 +21,7 @@ from placement.model.batch import BatchJob, ForeignRun, HostShare
 from placement.model.messages.action import Evict
 from placement.model.objects.node import Node
 from placement.model.objects.pod import Phase, Pod
-from placement.model.slicing import Steps, paced
+from placement.model.slicing import Steps, finish, paced
 from placement.policy.backing.node_fit import SHARE_FENCE_LABEL, SHARE_MODE_LABEL, node_of
 from placement.policy.framework.session import Session
 from placement.policy.jobs.group_key import gang_of, value_of
@@ -178,7 +178,7 @@ def _ask(session: Session, entry: PodEntry, message: str) -> None:
     if task is not None:
         statement = session.statement()
         statement.evict(task)
-        statement.commit()
+        finish(statement.commit())
     else:
         cache.cluster.pods.evict(pod.uid)
         cache.cluster.pods.settle()

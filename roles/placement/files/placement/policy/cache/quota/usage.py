@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What jobs and queues hold and want, what there is in all, and what is free of it."""
 
-from placement.model.amounts.quantity import PODS
+from placement.model.amounts.quantity import PODS, Amounts
 from placement.model.amounts.totals import Totals, add
 from placement.model.objects.pod import Pod
 from placement.policy.cache.context import Context
-from placement.policy.jobs.job import COUNTS_IN_DEMAND, COUNTS_IN_SHARE, OCCUPIES_NODE, RESERVES_NODE, Status, Task
+from placement.policy.jobs.job import COUNTS_IN_DEMAND, COUNTS_IN_SHARE, OCCUPIES_NODE, RESERVES_NODE, Job, Status
 from placement.policy.queues.room import UsableRoom
 
 
@@ -19,19 +19,23 @@ class Usage:
         self._room = room
         self._held: Totals = {}
 
-    def count(self, task: Task, old: Status | None, new: Status | None) -> None:
-        """Count the task under its new status instead of the old one; None before it comes and after it goes."""
+    def count(self, job: Job, amounts: Amounts, old: Status | None, new: Status | None, number: int = 1) -> None:
+        """Count so many tasks of the job, each of these amounts, under their new status instead of the old one.
+
+        There is none before they come and after they go.
+        """
         in_share = (new in COUNTS_IN_SHARE) - (old in COUNTS_IN_SHARE)
         on_node = (new in OCCUPIES_NODE) - (old in OCCUPIES_NODE)
         if in_share:
-            add(task.job.allocated, task.amounts, in_share)
+            add(job.allocated, amounts, in_share * number)
         if on_node:
-            add(self._held, task.amounts, on_node)
-        self.count_in_queue(task, old, new)
+            add(self._held, amounts, on_node * number)
+        self.count_in_queue(job, amounts, old, new, number)
 
-    def count_in_queue(self, task: Task, old: Status | None, new: Status | None) -> None:
-        """Count the task under its new status in its queue and those above, but not in its job."""
-        job = task.job
+    def count_in_queue(
+        self, job: Job, amounts: Amounts, old: Status | None, new: Status | None, number: int = 1
+    ) -> None:
+        """Count the tasks under their new status in their queue and those above, but not in their job."""
         queue = self._context.tree.by_name.get(job.queue)
         if queue is None:
             return
@@ -39,11 +43,11 @@ class Usage:
         demanding = COUNTS_IN_SHARE if job.problem is not None else COUNTS_IN_DEMAND
         # Pipelined amounts count as held: limits are checked when a task is pipelined, and not again.
         queue.book(
-            task.amounts,
-            allocated=(new in COUNTS_IN_SHARE) - (old in COUNTS_IN_SHARE),
-            held=(new in RESERVES_NODE) - (old in RESERVES_NODE),
-            promised=(new is Status.PIPELINED) - (old is Status.PIPELINED),
-            requests=(new in demanding) - (old in demanding),
+            amounts,
+            allocated=((new in COUNTS_IN_SHARE) - (old in COUNTS_IN_SHARE)) * number,
+            held=((new in RESERVES_NODE) - (old in RESERVES_NODE)) * number,
+            promised=((new is Status.PIPELINED) - (old is Status.PIPELINED)) * number,
+            requests=((new in demanding) - (old in demanding)) * number,
         )
         # Every task counts as a pod, so nothing is allocated where that is nothing.
         if job.allocated.get(PODS):

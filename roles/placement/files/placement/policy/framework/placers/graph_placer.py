@@ -197,7 +197,7 @@ class GraphPlacer:
             held = yield from self._allocate(graph, wanted, found, statement, tied=tied)
             if held:
                 return ""
-            statement.rollback_to(mark)
+            yield from statement.rollback_to(mark)
             why = why or f"{found.level} {found.domain}: rules about other pods leave too little room"
             if found.level == CLUSTER:
                 break

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The selection of the best feasible node for a task (see `feasibility`), by the columns of the state."""
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import Final
 
@@ -125,14 +126,15 @@ class HostSelector:
         first = tasks[0].pod
         vector = columns.axis.request(first.request)
         rows = self._cluster.masks.selector(first.spec.selector).allows
-        equal = all(alike(task, tasks[0]) for task in tasks)
+        equal = not tasks[0].job.mixed or all(alike(task, tasks[0]) for task in tasks)
         enough = np.logical_and.reduce(columns.allocatable[: len(vector.least)] >= vector.least)
         if equal and np.count_nonzero(enough & rows) >= len(tasks):
             # Each task could have a node of its own.
             return ""
         present = self._cluster.masks.present()
+        requests = Counter(task.pod.request for task in tasks)
         for name, index in ((name, index) for index, name in enumerate(columns.axis.names)):
-            wanted = sum(int(columns.axis.request(task.pod.request).dense[index]) for task in tasks)
+            wanted = sum(int(columns.axis.request(each).dense[index]) * number for each, number in requests.items())
             offered = int(columns.allocatable[index, present].sum())
             if wanted > offered:
                 figures = (format_amount(name, amount) for amount in (wanted, offered))
