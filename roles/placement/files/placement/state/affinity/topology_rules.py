@@ -119,7 +119,10 @@ class DomainRules:
     def _near(self, terms: tuple[PodAffinityTerm, ...], labelset: LabelSet) -> Iterator[Verdict]:
         """Every term's domain has a pod that all terms match; the first of its kind may start anywhere."""
         rule = tuple(term.matcher for term in terms)
-        tallies = [self._pods(rule, term.topology_key) for term in terms]
+        # To look a rule up takes as long as it has terms, so it is done once, and terms about one key are one verdict.
+        count = self._labelsets.count(rule)
+        keys = dict.fromkeys(term.topology_key for term in terms)
+        tallies = [count.pods_by_domain.obtain(self._columns, key, count.pods) for key in keys]
         somewhere = any(tally.sums[:-1].any() for tally in tallies)
         anywhere = not somewhere and self._labelsets.matches(rule, labelset)
         for tally in tallies:
