@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Jobs and queues as the state of the cluster implies them, kept up in time proportional to what changed."""
 
-from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from dataclasses import replace
 from typing import Any, Final
 
-from placement.model.amounts.quantity import PODS
+from placement.model.amounts.quantity import PODS, Amounts
 from placement.model.amounts.totals import Totals
 from placement.model.device_slices import DeviceSlice
 from placement.model.messages.event import Object
@@ -477,7 +476,11 @@ class JobCache:
         if job.queue != name:
             job.forget_tries()
             self.queue.queue_shrunk(job.queue)
-        numbers = Counter((task.status, task.amounts) for task in job.tasks.values())
+        # Most jobs that come are one pod, for which a Counter takes longer than all else here.
+        numbers: dict[tuple[Status, Amounts], int] = {}
+        for task in job.tasks.values():
+            kind = (task.status, task.amounts)
+            numbers[kind] = numbers.get(kind, 0) + 1
         for (status, amounts), number in numbers.items():
             self.usage.count(job, amounts, status, None, number)
         self.admission.assign(job, name, problem)

@@ -107,12 +107,13 @@ class Statement:
         moved = [(task, status) for task, status in first.values() if task.status is not status]
         jobs: dict[GroupKey, Job] = {}
         left = False
-        for (task, status), pause in paced(moved, _AT_ONCE):
-            self._cache.moved(task, status)
-            jobs[task.job.key] = task.job
-            left = left or (status in RESERVES_NODE and task.status not in RESERVES_NODE)
-            if pause:
+        for start in range(0, len(moved), _AT_ONCE):
+            if start:
                 yield
+            for task, status in moved[start : start + _AT_ONCE]:
+                self._cache.moved(task, status)
+                jobs[task.job.key] = task.job
+                left = left or (status in RESERVES_NODE and task.status not in RESERVES_NODE)
         if left or any(task.entry.at != node for task, node in self._promised):
             # No event tells of the room that they do not need any more.
             self._cache.versions.room += 1
