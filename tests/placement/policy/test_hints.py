@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which parked jobs are tried again, and when: news wakes those that it can help, and they do not hold others up."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -232,3 +233,59 @@ def test_news_that_came_while_a_job_was_woken_is_not_lost() -> None:
         crowd.simulated.run_once(lambda: True)
     crowd.simulated.run()
     assert "wa" in crowd.simulated.placements()
+
+
+def amid_many_kinds(slices: int) -> Crowd:
+    """A job of which the members lack a claim each, after so many slices; a few members are tried in each."""
+    crowd = Crowd({}, waiting=0)
+    like = {"owner": "job", "request": SMALL, "created": "2026-01-01T00:00:00Z"}
+    crowd.see(*(mine(f"w{index:02}", volume_claims=(f"c{index}",), **like) for index in range(30)))
+    for _unused in range(slices):
+        crowd.simulated.run_once(lambda: True)
+    return crowd
+
+
+def volumes_of(*claims: int) -> Iterator[Object]:
+    for index in claims:
+        yield claim(f"c{index}", volume=f"v{index}")
+        yield PersistentVolume(uid=f"v{index}", name=f"v{index}", version=1)
+
+
+@pytest.mark.parametrize("slices", range(0, 24, 2))
+def test_a_claim_that_comes_while_members_of_many_kinds_are_tried_is_not_missed(slices: int) -> None:
+    crowd = amid_many_kinds(slices)
+    crowd.see(*volumes_of(0, 15))
+    crowd.simulated.run()
+    assert {name for name in crowd.simulated.placements() if name[0] == "w"} == {"w00", "w15"}
+    # Later news is heard as well.
+    crowd.see(*volumes_of(7))
+    crowd.simulated.run()
+    assert "w07" in crowd.simulated.placements()
+
+
+@pytest.mark.parametrize("slices", range(0, 24, 2))
+def test_members_may_go_and_come_while_members_of_many_kinds_are_tried(slices: int) -> None:
+    crowd = amid_many_kinds(slices)
+    crowd.see(*(mine(name, owner="job", request=SMALL) for name in ("new", "newer")))
+    crowd.simulated.gone(*(crowd.simulated.named(f"w{index:02}") for index in range(30)))
+    crowd.simulated.run()
+    assert {"new", "newer"} <= crowd.simulated.placements().keys()
+    assert not crowd.simulated.scheduler.cache.queue.hints.woken
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_claims_that_come_while_two_jobs_of_many_kinds_are_tried_are_not_missed(seed: int) -> None:
+    random, crowd = Random(seed), amid_many_kinds(0)
+    like = {"owner": "other", "request": SMALL, "created": "2026-01-01T00:00:00Z"}
+    crowd.see(*(mine(f"w{index}", volume_claims=(f"c{index}",), **like) for index in range(30, 60)))
+    claims = random.sample(range(60), 8)
+    for step, index in enumerate(claims):
+        crowd.see(*(mine(f"s{step}-{which}", request=SMALL) for which in range(random.randint(0, 9))))
+        for _unused in range(random.randint(0, 6)):
+            # Some slices end at their first step.
+            short = random.random() < 0.7
+            for action in crowd.simulated.run_once(lambda short=short: short):  # type: ignore[misc]
+                crowd.simulated.carry_out(action)
+        crowd.see(*volumes_of(index))
+    crowd.simulated.run()
+    assert {name for name in crowd.simulated.placements() if name[0] == "w"} == {f"w{index:02}" for index in claims}

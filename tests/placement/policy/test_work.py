@@ -348,6 +348,48 @@ def calls_beside_groups_without_their_claims(number: int, *, lapsed: bool) -> in
     return calls(simulated.run)
 
 
+def claiming(number: int, *, minimum: int = 0) -> list[Pod]:
+    """Members of one job that lack a claim of their own each, of a gang with a least number of one task or of none."""
+    marks = (("scheduling.k8s.io/group-name", "g"), ("volcano.sh/task-spec", "worker"))
+    like = mine("p", owner="job", request=TINY, annotations=marks if minimum else ())
+    return [
+        replace(like, uid=f"u{index}", name=f"p{index}", volume_claims=(f"missing{index}",)) for index in range(number)
+    ]
+
+
+def calls_for_members_without_their_claims(number: int, minimum: int) -> int:
+    """How many functions are called until none of so many members has found a node."""
+    simulated = Simulated(load(policy("allocate, backfill"), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="10000", pods="10000")))
+    if minimum:
+        simulated.see(gang("g", minimum, dialect=VOLCANO, min_tasks=(("worker", minimum),)))
+    simulated.see(*claiming(number, minimum=minimum))
+    called = calls(simulated.run)
+    assert not simulated.placements()
+    return called
+
+
+@pytest.mark.parametrize("minimum", [0, 5])
+def test_members_with_a_claim_of_their_own_each_cost_the_same_however_many_there_are(minimum: int) -> None:
+    few, many = (calls_for_members_without_their_claims(number, minimum) for number in (200, 400))
+    assert many < 2.2 * few
+
+
+def test_pods_that_come_meanwhile_have_no_member_tried_again_that_they_do_not_help(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    simulated = Simulated(load(policy("allocate, backfill"), "test"))
+    simulated.see(node("n1", allocatable=amounts(cpu="10000", pods="10000")), *claiming(100))
+    tries = Calls(monkeypatch, HostSelector, "place")
+    for index in range(50):
+        simulated.see(mine(f"small{index}", request=TINY))
+        for action in simulated.run_once(endless):
+            simulated.carry_out(action)
+    simulated.run()
+    assert len(simulated.placements()) == 50
+    assert tries.since() == 100 + 50
+
+
 @pytest.mark.parametrize("lapsed", [False, True])
 def test_no_cycle_looks_through_the_groups_that_lack_a_claim(lapsed: bool) -> None:
     few, many = (calls_beside_groups_without_their_claims(number, lapsed=lapsed) for number in (50, 500))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """allocate: jobs get nodes, queue by queue and job by job in the plugins' order; a job's minimum in one statement."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from placement.model.slicing import Steps, finish
@@ -11,7 +11,7 @@ from placement.policy.actions.reserve import reserve_at_once
 from placement.policy.cache.equivalence_cache import Failure, Passed, Vain
 from placement.policy.framework.queue_loop import visit_queues
 from placement.policy.framework.session import Session, Unplaceable
-from placement.policy.jobs.job import NEVER_FITS, Job, Problem, Status, Task, alike, kind_of, wanted_by
+from placement.policy.jobs.job import NEVER_FITS, Job, Problem, Task, alike, wanted_by
 from placement.policy.queues.queue import QueueEntry, QueueInfo
 
 # So many tasks of one job are placed in one go where no other job waits.
@@ -19,7 +19,7 @@ _RUN: Final = 64
 # So many tasks of one job are placed together where they are to be in one rack.
 _TOGETHER: Final = 1 << 12
 # Kinds of members that are tried in one go.
-_KINDS: Final = 8
+_KINDS: Final = 3
 # Other orders of members that are tried in one go.
 _ORDERS: Final = 8
 
@@ -53,7 +53,7 @@ def place_first(session: Session, queue: QueueInfo, places: list[QueueEntry], al
     together, passed = session.plugins.needed(job), session.failures.passed.get(job.key)
     tasks = _others(job, together, passed) if passed is not None else []
     if passed is None or not tasks:
-        passed, tasks = Passed(session.cache.versions.news), job.next_tasks(needed)
+        passed, tasks = _begin(session, job), job.next_tasks(needed)
     if len(tasks) >= together:
         yield from _place(session, queue, job, tasks, passed)
         yield from reserve_at_once(session, job)
@@ -66,27 +66,44 @@ def _place(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], 
     """Places these tasks, or others of the job where members that fit nowhere can be passed over."""
     together, kept, spare = session.plugins.needed(job), session.failures.passed, _ORDERS
     for _unused in range(_KINDS):
-        vain = yield from _try_orders(session, queue, job, tasks, passed.tasks, spare)
+        vain = yield from _try_orders(session, queue, job, tasks, passed, spare)
         if not vain:
-            if together > 1:
+            if together > 1 or job.key not in kept:
                 # A member that did not fit beside others may fit by itself.
-                kept.pop(job.key, None)
+                _end(session, job)
             return
         spare -= len(vain) - 1
         best = max(vain, key=lambda item: item.failure.placed)
-        passed = passed.and_also(best, vain)
+        passed.add(best, vain)
         tasks = _others(job, together, passed)
         if not tasks:
             _refuse(session, job, passed, best.failure)
             return
     # Others have their turn first. What would help those that were passed over is noted meanwhile.
+    _put_back(job, tasks)
     kept[job.key] = passed
     session.cache.queue.park(job, passed.tasks)
+    passed.tasks.clear()
     session.cache.queue.hints.wake(job)
 
 
+def _begin(session: Session, job: Job) -> Passed:
+    """Have the job's members tried from the first on; nothing that was noted of them counts."""
+    if job.untried is not None:
+        _end(session, job)
+        session.cache.queue.hints.forget(job.key)
+    job.stirred = False
+    return Passed(session.cache.versions.room)
+
+
+def _end(session: Session, job: Job) -> None:
+    """Forget which members of the job have been tried."""
+    session.failures.passed.pop(job.key, None)
+    job.untried = None
+
+
 def _try_orders(
-    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Iterable[Task], most: int
+    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Passed, most: int
 ) -> Steps[list[Vain]]:
     """Places these tasks as they come, or those that must start together in so many other orders at most.
 
@@ -110,9 +127,7 @@ def _try_orders(
     return vain
 
 
-def _try(
-    session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Iterable[Task]
-) -> Steps[Vain | None]:
+def _try(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], passed: Passed) -> Steps[Vain | None]:
     """Places as many of these tasks as must start together, or more.
 
     Returns the try if it was in vain: the tasks before the first that fits nowhere are too few. Returns None if enough
@@ -126,7 +141,7 @@ def _try(
         return (yield from _try(session, queue, job, tasks[:together], passed))
     if limit:
         _put_back(job, tasks)
-        session.refuse(job, passed, Unplaceable("QueueLimit", limit), limited=True)
+        session.refuse(job, passed.tasks, Unplaceable("QueueLimit", limit), limited=True)
         return None
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
@@ -141,7 +156,11 @@ def _try(
             yield
         unplaced = yield from placer.place(tasks, statement)
         placed = len(tasks) if unplaced is None else tasks.index(unplaced.task)
-        nodes = placer.reasons(unplaced.task) if unplaced is not None else None
+        nodes = None
+        if unplaced is not None:
+            # Of a job whose members are passed over, only the first reason is told.
+            told = passed.hopeful if kind is None and placed < together else None
+            nodes = told.nodes if told is not None else placer.reasons(unplaced.task)
         if unplaced is None or placed >= together:
             yield from session.commit_and_bind(statement, tasks[:placed])
         else:
@@ -188,16 +207,7 @@ def _move_up(order: list[Task], moved: int, failed: int) -> tuple[list[Task], in
 
 def _others(job: Job, number: int, passed: Passed) -> list[Task]:
     """Members unlike those that fit nowhere, in the job's order; none where they are too few."""
-    if not job.mixed:
-        return []
-    left = [task for task in job.tasks.values() if task.status is Status.PENDING and kind_of(task) not in passed.kinds]
-    if len(left) < number:
-        return []
-    left.sort(key=lambda task: task.key)
-    reached = True
-    if job.minimums is not None and job.missing:
-        left, reached = job.minimums.order(left)
-    return left[:number] if reached else []
+    return job.next_untried(number, passed.kinds) if job.mixed else []
 
 
 def _put_back(job: Job, tasks: Sequence[Task]) -> None:
@@ -212,11 +222,13 @@ def format_size(job: Job) -> str:
 
 def _refuse(session: Session, job: Job, passed: Passed, last: Failure) -> None:
     """Refuses a job of which no members are left to be tried: these were passed over, and the last try ended so."""
-    together, news = session.plugins.needed(job), session.cache.versions.news
+    together = session.plugins.needed(job)
     # While other jobs had their turn, something may have come that helps those which were passed over first.
-    outdated = session.failures.passed.pop(job.key, None) is not None and passed.since != news
+    came = job.stirred or passed.since != session.cache.versions.room
+    outdated = job.key in session.failures.passed and came
     failure = passed.hopeful or last
     if failure.never and not outdated:
+        _end(session, job)
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem(NEVER_FITS, text))
         # Others deserve more without it, and may have been passed over for having too much.
@@ -226,5 +238,6 @@ def _refuse(session: Session, job: Job, passed: Passed, last: Failure) -> None:
     if failure.why:
         short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
     session.refuse(job, passed.tasks, Unplaceable("NotEnoughResources", short, failure.nodes))
+    _end(session, job)
     if outdated:
         session.cache.queue.hints.wake(job)

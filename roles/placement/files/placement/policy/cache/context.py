@@ -23,18 +23,10 @@ class Versions:
     # Grows when pods may be cheaper to evict, or become evictable, without any change of their nodes.
     evictability: int = 0
 
-    # Grows when anything is taken in.
-    events: int = 0
-
     @property
     def fit(self) -> int:
         """Return a number that grows when something that did not fit may fit now, be it on one node alone."""
         return self.room + self.departures
-
-    @property
-    def news(self) -> int:
-        """Return a number that grows when anything comes that can help a job in whatever way."""
-        return self.fit + self.events
 
     @property
     def retry(self) -> int:

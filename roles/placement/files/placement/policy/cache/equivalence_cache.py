@@ -35,23 +35,24 @@ class Vain(NamedTuple):
     failure: Failure
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Passed:
     """Kinds of members of a job that fit nowhere, since its members were last tried from the first on."""
 
-    # `Versions.news` when the first of them was tried: nothing that came later is noted for them.
+    # `Versions.room` when the first of them was tried.
     since: int
-    kinds: frozenset[Hashable] = frozenset()
-    # All members that were tried meanwhile. Each of them may have taken the nodes of those that fit nowhere.
+    kinds: set[Hashable] = field(default_factory=set)
+    # All members that were tried since the job was parked: each may have taken the nodes of those that fit nowhere.
     tasks: dict[Task, None] = field(default_factory=dict)
     # Why the first of them fits nowhere of which it is not known that it can never run.
     hopeful: Failure | None = None
 
-    def and_also(self, best: Vain, tries: Iterable[Vain]) -> "Passed":
-        """Return these kinds and the kind that failed in the best of these tries, of which all members are kept."""
-        tasks = self.tasks | dict.fromkeys(task for item in tries for task in item.tried)
-        hopeful = self.hopeful or (None if best.failure.never else best.failure)
-        return Passed(self.since, self.kinds | {kind_of(best.tried[-1])}, tasks, hopeful)
+    def add(self, best: Vain, tries: Iterable[Vain]) -> None:
+        """Add the kind that failed in the best of these tries, and all members that were tried."""
+        self.kinds.add(kind_of(best.tried[-1]))
+        self.tasks.update((task, None) for item in tries for task in item.tried)
+        if not best.failure.never:
+            self.hopeful = self.hopeful or best.failure
 
 
 class FailureCache:

@@ -124,7 +124,6 @@ class JobCache:
         """Take in what has changed in the state, in steps; until the last of them nothing here may be read."""
         self.in_transaction = True
         changed = self.cluster.changed
-        self.versions.events += bool(changed or self.arriving)
         groups, pods = changed.pop(PodGroup, {}), changed.pop(Pod, {})
         yield from self._place_again()
         for kind, uids in changed.items():

@@ -4,11 +4,12 @@
 """Jobs and their tasks: what kube-batch calls a PodGroup and its pods, whatever made them a group."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import islice
 from math import inf
 from operator import attrgetter
 from typing import Final
@@ -190,19 +191,28 @@ class TaskMinimums:
             ((name, least, self._valid[name]) for name, least in self._least.items() if self._valid[name] < least), None
         )
 
-    def order(self, members: Iterable[Task]) -> tuple[list[Task], bool]:
-        """Return the waiting members, first those that the numbers lack, and whether these suffice."""
+    def choose(self, members: Iterator[Task], number: int) -> tuple[list[Task], list[Task], bool]:
+        """Take so many of these waiting members, first those that the numbers lack.
+
+        Returns them, the others that were looked at, and whether those that the numbers lack are all found.
+        """
         lacking = {name: max(0, least - self._occupied[name]) for name, least in self._least.items()}
         needed: list[Task] = []
         others: list[Task] = []
-        for member in members:
+        missing = sum(lacking.values())
+        while missing or len(needed) + len(others) < number:
+            member = next(members, None)
+            if member is None:
+                break
             name = _task_name(member)
             if lacking.get(name, 0):
                 lacking[name] -= 1
+                missing -= 1
                 needed.append(member)
             else:
                 others.append(member)
-        return [*needed, *others], not any(lacking.values())
+        found = [*needed, *others]
+        return found[:number], found[number:], not missing
 
 
 def _task_name(member: Task) -> str:
@@ -237,12 +247,14 @@ class Job:
         "queue",
         "reclaim_tried_at",
         "requesting",
+        "stirred",
         "strict",
         "stuck_since",
         "tasks",
         "topological",
         "unreported",
         "unschedulable_at",
+        "untried",
         "waiting",
         "was_ready",
     )
@@ -272,6 +284,10 @@ class Job:
         self.requesting = 0
         self.allocated: Totals = {}
         self.waiting: list[TaskKey] = []
+        # The part of it that has not been tried, while the job's members are tried a few kinds at a time; else None.
+        self.untried: list[TaskKey] | None = None
+        # Whether something has come since the first of them was tried that may help one of those tried.
+        self.stirred = False
         self.inqueue = False
         # How often what was kept for it lapsed, because its pods did not come.
         self.lapses = 0
@@ -297,6 +313,11 @@ class Job:
 
     def forget_tries(self) -> None:
         """Note that no earlier try says anything of the job any more."""
+        self.stirred = True
+        self.try_again()
+
+    def try_again(self) -> None:
+        """Have the job tried as if nothing had been tried since the last change."""
         self.unschedulable_at = self.preempt_tried_at = self.reclaim_tried_at = -1
 
     @property
@@ -367,6 +388,8 @@ class Job:
     def wait(self, task: Task) -> None:
         """Put a task into the job's own order."""
         heappush(self.waiting, task.key)
+        if self.untried is not None:
+            heappush(self.untried, task.key)
         if len(self.waiting) > 2 * self.counts[Status.PENDING] + _VOID:
             # Tasks that were tried without being taken out of the order are in it several times.
             self.waiting = sorted(task.key for task in self.tasks.values() if task.status is Status.PENDING)
@@ -376,28 +399,49 @@ class Job:
 
         Of a gang that must have a least number of each task, those that lack come first.
         """
+        members = self._first(number)
         if self.minimums is None or not self.minimums.missing:
-            return self._take(number)
-        found, _reached = self.minimums.order(self._take(self.pending))
-        for task in found[number:]:
+            return list(islice(members, number))
+        found, left, _reached = self.minimums.choose(members, number)
+        for task in left:
             self.wait(task)
-        return found[:number]
+        return found
 
-    def _take(self, number: int) -> list[Task]:
+    def next_untried(self, number: int, kinds: Container[Hashable]) -> list[Task]:
+        """Return the first so many members that have not been tried and are of none of these kinds.
+
+        There are none if they are too few to start together. Those that the caller puts back may be tried once more.
+        """
+        if self.untried is None:
+            self.untried = self.waiting.copy()
+        members = (task for task in self._pop(self.untried) if kind_of(task) not in kinds)
+        if self.minimums is None or not self.missing:
+            found, reached = list(islice(members, number)), True
+        else:
+            found, left, reached = self.minimums.choose(members, number)
+            for task in left:
+                heappush(self.untried, task.key)
+        return found if reached and len(found) == number else []
+
+    def _first(self, number: int) -> Iterator[Task]:
+        """Take tasks out of the job's own order; the caller takes so many, or all."""
         if number > 1 and number >= self.pending > len(self.tasks) // 2:
             # All that wait are taken, and they are most of the job: to sort them is faster than to look each up.
             self.waiting.clear()
             waiting = [task for task in self.tasks.values() if task.status is Status.PENDING]
-            return sorted(waiting, key=attrgetter("key"))
-        found: list[Task] = []
-        while self.waiting and len(found) < number:
-            key = heappop(self.waiting)
+            return iter(sorted(waiting, key=attrgetter("key")))
+        return self._pop(self.waiting)
+
+    def _pop(self, order: list[TaskKey]) -> Iterator[Task]:
+        """Take tasks out of this order, one by one."""
+        last = None
+        while order:
+            key = heappop(order)
             task = self.tasks.get(key[2])
             # Entries of tasks that changed or went away stay in the heap until they come up, equal ones together.
-            fresh = task is not None and task.status is Status.PENDING and task.key == key
-            if task is not None and fresh and not (found and found[-1] is task):
-                found.append(task)
-        return found
+            if task is not None and task is not last and task.status is Status.PENDING and task.key == key:
+                last = task
+                yield task
 
     def peek(self) -> Task | None:
         """Return the first task of the job's order."""

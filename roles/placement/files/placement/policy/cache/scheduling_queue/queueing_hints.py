@@ -60,6 +60,8 @@ class Interests(NamedTuple):
     repelling: tuple[PodAffinityTerm, ...]
     claims: tuple[tuple[str, str], ...]
     limits: tuple[str, ...]
+    # What was noted before, for other members of the same job.
+    before: "Interests | None"
 
 
 class Hints:
@@ -90,10 +92,13 @@ class Hints:
     def note(self, job: Job, tried: Iterable[Task], *, anywhere: bool, limits: tuple[str, ...] = ()) -> None:
         """Keep what the tried tasks of an unschedulable job wait for; `anywhere` if all room may help it.
 
-        The limits are names of queues of which each may keep the job away.
+        The limits are names of queues of which each may keep the job away. What is known of the job is kept if its
+        members are tried a few kinds at a time.
         """
         key = job.key
-        self.forget(key)
+        if job.untried is None:
+            self.forget(key)
+        self.woken.pop(key, None)
         job.has_hints = True
         requests: dict[Amounts, None] = {}
         rules: dict[Rule, None] = {}
@@ -125,7 +130,13 @@ class Hints:
                     self._requests.add(request)
                 self._rooms.setdefault(request, {})[key] = job
         self._interests[key] = Interests(
-            tuple(requests), tuple(rules), tuple(anti_affinity), tuple(repelling), tuple(claims), limits
+            tuple(requests),
+            tuple(rules),
+            tuple(anti_affinity),
+            tuple(repelling),
+            tuple(claims),
+            limits,
+            self._interests.get(key),
         )
         _enlist(self._affinity, self._rules, rules, job)
         _enlist(self._anti_affinity, self._anti_affinity_rules, anti_affinity, job)
@@ -161,21 +172,23 @@ class Hints:
         for waiting in (self._anywhere, self._volumes, self._namespaces):
             waiting.pop(key, None)
         # Jobs that have been helped are not among these any more.
-        for request in interests.requests:
-            if _leave(self._rooms, request, key):
-                self._requests.discard(request)
-        for rule in interests.rules:
-            if _leave(self._affinity, rule, key):
-                self._rules.discard(rule[0], rule)
-        for rule in interests.anti_affinity:
-            if _leave(self._anti_affinity, rule, key):
-                self._anti_affinity_rules.discard(rule[0], rule)
-        for term in interests.repelling:
-            _leave(self._existing_anti_affinity, term, key)
-        for claim in interests.claims:
-            _leave(self._claims, claim, key)
-        for name in interests.limits:
-            _leave(self._limited, name, key)
+        while interests is not None:
+            for request in interests.requests:
+                if _leave(self._rooms, request, key):
+                    self._requests.discard(request)
+            for rule in interests.rules:
+                if _leave(self._affinity, rule, key):
+                    self._rules.discard(rule[0], rule)
+            for rule in interests.anti_affinity:
+                if _leave(self._anti_affinity, rule, key):
+                    self._anti_affinity_rules.discard(rule[0], rule)
+            for term in interests.repelling:
+                _leave(self._existing_anti_affinity, term, key)
+            for claim in interests.claims:
+                _leave(self._claims, claim, key)
+            for name in interests.limits:
+                _leave(self._limited, name, key)
+            interests = interests.before
 
     def pod_placed(self, labelset: LabelSet) -> None:
         """Wake the jobs with rules that count a pod of this label set."""
@@ -223,19 +236,20 @@ class Hints:
 
     def wake(self, job: Job) -> None:
         """Have an unschedulable job tried again, in its turn among those that events have woken."""
-        self._add_woken({job.key: job})
+        if job.key not in self.woken:
+            # A job that something else pushes meanwhile must not be parked again: its place here would be stale.
+            job.unschedulable_at = -1
+            self.woken[job.key] = job
+            self.first_woken.add(job)
 
     def forget_orders(self) -> None:
         """Drop the order of the woken jobs: the keys of other plugins cannot be compared with theirs."""
         self.first_woken = LazyHeap(self.woken)
 
     def _add_woken(self, jobs: Waiting) -> None:
-        for key, job in jobs.items():
-            if key not in self.woken:
-                # A job that something else pushes meanwhile must not be parked again: its place here would be stale.
-                job.unschedulable_at = -1
-                self.woken[key] = job
-                self.first_woken.add(job)
+        for job in jobs.values():
+            job.stirred = True
+            self.wake(job)
 
     def claims_changed(self, claims: Iterable[Object]) -> None:
         """Wake the jobs that name one of these claims."""

@@ -122,8 +122,12 @@ class SchedulingQueue:
                     places[:] = [place for place in places if place[1] == place[2].position]
                     heapify(places)
         if job.has_hints and job.unschedulable_at < 0:
-            self.hints.forget(job.key)
-            job.has_hints = False
+            if job.untried is None:
+                self.hints.forget(job.key)
+                job.has_hints = False
+            else:
+                # Not all of its members have been tried: what may help the others is still noted.
+                self.hints.woken.pop(job.key, None)
         if context.plugins.enqueues:
             self._reserve(job)
 
@@ -286,6 +290,7 @@ class SchedulingQueue:
         for waiting in found:
             for job in waiting:
                 job.unschedulable_at = -1
+                job.stirred = True
                 self._hopeful.add(job)
                 if next(pacing):
                     yield
@@ -413,7 +418,7 @@ class SchedulingQueue:
         for job in self.hints.first_woken.take(number):
             del woken[job.key]
             if self.unschedulable.get(job.key) is job:
-                job.forget_tries()
+                job.try_again()
                 self.push(job)
 
     def forget(self, key: GroupKey) -> None:
