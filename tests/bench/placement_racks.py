@@ -11,7 +11,6 @@ by plain sums over the pods that run, not by the graph. It exits with 1 if a gan
 
 import statistics
 import sys
-from collections import deque
 from random import Random
 from typing import Final, NamedTuple
 
@@ -59,70 +58,101 @@ def drawn(number: int, seed: int) -> list[Gang]:
     ]
 
 
+class Play:
+    """Nodes in racks, the gangs that run on them, and those that wait."""
+
+    def __init__(self, gangs: list[Gang], policy: str, within: tuple[str, ...], *, required: bool) -> None:
+        self._gangs, self._policy, self._within, self._required = gangs, policy, within, required
+        capacity = (("cpu", 1000 * CORES), ("memory", 128 * GIB), ("pods", 110))
+        self._cluster = cluster_of(NODES, capacity, NODES // IN_RACK)
+        self.graph = Graph(self._cluster.columns, RACKS)
+        self._rack_of = {
+            node.name: dict(node.labels)["rack"] for node in self._cluster.columns.nodes if node is not None
+        }
+        self.free = dict.fromkeys(self._rack_of, CORES)
+        self._version = 1
+        # Pods with their cores by the second in which they end.
+        self._running: dict[int, list[tuple[Pod, int]]] = {}
+
+    def end(self, second: int) -> None:
+        """Delete the pods that end now."""
+        for pod, cores in self._running.pop(second, []):
+            self._version += 1
+            self._cluster.apply(Deleted(Pod, pod.uid, self._version))
+            self.free[pod.node] += cores
+
+    def start(self, index: int, second: int) -> int:
+        """Start the gang if it finds a place; return how many racks it spans, 0 if it finds none."""
+        gang = self._gangs[index]
+        amounts: Amounts = (("cpu", 1000 * gang.cores),)
+        part = Part(count=gang.pods, request=amounts)
+        request = Request(parts=(part,), within=self._within, required=self._required, policy=self._policy)
+        found = choose(self.graph, request, [None])
+        if not isinstance(found, Selection):
+            return 0
+        racks = set()
+        for number, row in enumerate(found.parts[0].each()):
+            node = self._cluster.columns.nodes[row]
+            assert node is not None
+            self._version += 1
+            name = f"{index}-{number}"
+            pod = Pod(
+                uid=name,
+                namespace="team",
+                name=name,
+                version=self._version,
+                spec=PodSpec(),
+                request=amounts,
+                node=node.name,
+            )
+            self._cluster.apply(Upserted(pod))
+            self.free[node.name] -= gang.cores
+            racks.add(self._rack_of[node.name])
+            self._running.setdefault(second + gang.lasts, []).append((pod, gang.cores))
+        return len(racks)
+
+    def would_fit(self, index: int) -> bool:
+        """Return whether one rack, or the cluster where racks do not matter, has the room that the gang asks for."""
+        gang = self._gangs[index]
+        room: dict[str, int] = {}
+        for name, cores in self.free.items():
+            place = self._rack_of[name] if self._required else "cluster"
+            room[place] = room.get(place, 0) + cores // gang.cores
+        return max(room.values()) >= gang.pods
+
+    def fragment(self) -> float | None:
+        """Return the part of the free cores that is outside the rack with most of them; None if none are free."""
+        by_rack: dict[str, int] = {}
+        for name, cores in self.free.items():
+            by_rack[self._rack_of[name]] = by_rack.get(self._rack_of[name], 0) + cores
+        total = sum(by_rack.values())
+        return 1 - max(by_rack.values()) / total if total else None
+
+
 def play(gangs: list[Gang], policy: str, within: tuple[str, ...], *, required: bool) -> Quality:
     """Let the gangs come and go."""
-    cluster = cluster_of(NODES, (("cpu", 1000 * CORES), ("memory", 128 * GIB), ("pods", 110)), NODES // IN_RACK)
-    graph = Graph(cluster.columns, RACKS)
-    rack_of = {node.name: dict(node.labels)["rack"] for node in cluster.columns.nodes if node is not None}
-    free = dict.fromkeys(rack_of, CORES)
-    spec, version = PodSpec(), 1
-    running: dict[int, list[tuple[Pod, int]]] = {}
-    waiting: deque[tuple[int, int]] = deque()
-    result = Quality([], [], [], 0)
-    wrong = 0
-    second = 0
+    site = Play(gangs, policy, within, required=required)
+    # The gangs that wait; each comes in the second of its number.
+    waiting: list[int] = []
+    result, wrong, second = Quality([], [], [], 0), 0, 0
     while second < len(gangs) or waiting:
-        for pod, cores in running.pop(second, []):
-            version += 1
-            cluster.apply(Deleted(Pod, pod.uid, version))
-            free[pod.node] += cores
-        if second < len(gangs):
-            waiting.append((second, second))
-        left: deque[tuple[int, int]] = deque()
-        for index, came in waiting:
-            gang = gangs[index]
-            amounts: Amounts = (("cpu", 1000 * gang.cores),)
-            request = Request(
-                parts=(Part(count=gang.pods, request=amounts),), within=within, required=required, policy=policy
-            )
-            found = choose(graph, request, [None])
-            if not isinstance(found, Selection):
-                left.append((index, came))
-                room: dict[str, int] = {}
-                for name, cores in free.items():
-                    place = rack_of[name] if required else "cluster"
-                    room[place] = room.get(place, 0) + cores // gang.cores
-                wrong += max(room.values()) >= gang.pods
-                continue
-            racks = set()
-            for number, row in enumerate(found.parts[0].each()):
-                node = cluster.columns.nodes[row]
-                assert node is not None
-                version += 1
-                pod = Pod(
-                    uid=f"{index}-{number}",
-                    namespace="team",
-                    name=f"{index}-{number}",
-                    version=version,
-                    spec=spec,
-                    request=amounts,
-                    node=node.name,
-                )
-                cluster.apply(Upserted(pod))
-                free[node.name] -= gang.cores
-                racks.add(rack_of[node.name])
-                running.setdefault(second + gang.lasts, []).append((pod, gang.cores))
-            result.spanned.append(len(racks))
-            result.waited.append(second - came)
+        site.end(second)
+        left: list[int] = []
+        for index in [*waiting, second] if second < len(gangs) else waiting:
+            racks = site.start(index, second)
+            if racks:
+                result.spanned.append(racks)
+                result.waited.append(second - index)
+            else:
+                left.append(index)
+                wrong += site.would_fit(index)
         waiting = left
-        by_rack: dict[str, int] = {}
-        for name, cores in free.items():
-            by_rack[rack_of[name]] = by_rack.get(rack_of[name], 0) + cores
-        if sum(by_rack.values()):
-            result.fragments.append(1 - max(by_rack.values()) / sum(by_rack.values()))
+        fragment = site.fragment()
+        if fragment is not None:
+            result.fragments.append(fragment)
         second += 1
-    checked(graph)
-    if min(free.values()) < 0:
+    checked(site.graph)
+    if min(site.free.values()) < 0:
         raise SystemExit("a node holds more than it has")
     return result._replace(wrong=wrong)
 
