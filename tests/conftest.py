@@ -39,7 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "repeated: the same very often, so it is part of the first round of `make soak` only"
     )
-    config.addinivalue_line("markers", "prose: reads documentation or the changelog; run by the gate `unit-prose`")
+    config.addinivalue_line(
+        "markers", "prose: reads what its own gate does not, such as documentation; run by the gate `unit-prose`"
+    )
     config.stash[_skips] = []
     config.pluginmanager.register(_SkipWatch(config.stash[_skips]), "skip-watch")
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import _figures
+from rehearsals import conftest as rehearsals
 
 # The collection from this checkout, as the unit tests have it.
 sys.path.insert(0, os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0])
@@ -29,19 +30,19 @@ ROOT = Path(__file__).parents[2]
 FORKS = 20
 
 
-def module(name: str, path: str) -> Any:
-    """A file of the unit tests, which are no package of this folder's."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "tests/unit" / path)
+def spoiling() -> Any:
+    """Return a module of the unit tests, whose folder is no package."""
+    path = ROOT / "tests/unit/plugins/module_utils/_preflight/spoiled_site.py"
+    spec = importlib.util.spec_from_file_location("spoiled_site", path)
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)
-    sys.modules[name] = found
+    sys.modules["spoiled_site"] = found
     spec.loader.exec_module(found)
     return found
 
 
-rehearsals = module("rehearsals", "rehearsals/conftest.py")
-spoiled_site = module("spoiled_site", "plugins/module_utils/_preflight/spoiled_site.py")
+spoiled_site = spoiling()
 
 
 class Many:

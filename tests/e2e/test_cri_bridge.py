@@ -125,7 +125,7 @@ def test_one_variable_changes_the_runtime_of_a_node_with_pods_before_and_after(s
 
 
 # In every change: the role itself in molecule's singularity_cri, and a node that has the runtime which it shall have in
-# unit/rehearsals/test_runtime.py.
+# rehearsals/test_runtime.py.
 @pytest.mark.soak
 def test_a_second_run_changes_nothing(site: Sharing) -> None:
     again = site.play("site")
@@ -346,7 +346,7 @@ def test_a_job_stops_kubelet_bridge_and_runtime_in_the_mode_stop(site: Sharing) 
     until(lambda: NODE in site.ready() and runs(site), "the node is back with its pod")
 
 
-# In every change: unit/rehearsals/test_runtime.py (the node keeps its runtime, its jobs and its pods), and the words of
+# In every change: rehearsals/test_runtime.py (the node keeps its runtime, its jobs and its pods), and the words of
 # module and bridge in unit/plugins/module_utils/_kube/test_kube_engine.py and unit/cri_bridge/test_bridge_cli.py.
 @pytest.mark.soak
 def test_a_runtime_that_does_not_answer_leaves_the_node_with_the_one_that_it_has(site: Sharing) -> None:
@@ -384,7 +384,7 @@ def test_nothing_is_left_of_a_runtime_that_was_refused(site: Sharing) -> None:
     assert set(site.play("site").changed().values()) == {0}
 
 
-# In every change: both ways of a change in unit/rehearsals/test_runtime.py, and the first test above as a real one.
+# In every change: both ways of a change in rehearsals/test_runtime.py, and the first test above as a real one.
 @pytest.mark.soak
 def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     use(site, "containerd")

@@ -28,19 +28,18 @@ from gates.tools import (
     fill_caches,
     lint_ansible,
     run_demo,
-    run_pbs_tests,
-    run_prose_tests,
     run_scenario,
     run_scope,
-    run_torque_tests,
-    run_unit_tests,
 )
+from gates.with_pytest import FOLDERS, run_prose_tests, run_tests
 
 QUICK = frozenset({"check", "test"})
 FULL = frozenset({"test"})
 ON_BEDS = frozenset({"test", "soak", "bench"})
+# Tests on a cluster of a batch system, or on its double.
+CLUSTERS = {"pbs", "torque"}
 # Their programs wait for each other and for time limits: most of the time no processor works for them.
-WAITING = {"payloads", "pbs", "torque"}
+WAITING = {"payloads", *CLUSTERS}
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -51,10 +50,8 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
     ("payloads", run_payload_tests, QUICK),
     ("sanity", run_sanity, FULL),
     ("sanity-prose", run_sanity_of_prose, FULL),
-    ("unit", run_unit_tests, QUICK),
+    *((name, run_tests(name), FULL if name in CLUSTERS else QUICK) for name in FOLDERS),
     ("unit-prose", run_prose_tests, QUICK),
-    ("pbs", run_pbs_tests, FULL),
-    ("torque", run_torque_tests, FULL),
     ("docs", check_docs, QUICK),
     ("english", check_english, QUICK),
     ("ansible-lint", lint_ansible, QUICK),

@@ -15,6 +15,7 @@ from pathlib import Path
 from gates.file_sets import Scope
 from gates.gate import Context, Gate, GateFailure
 from gates.payloads import run_payload_tests_everywhere
+from gates.with_pytest import run_pytest, run_pytest_on_bed
 
 PART_LIMIT = 80 * 60.0
 HISTORIES = 500
@@ -34,6 +35,7 @@ RANDOM_PARTS = {
     "soak-unit": ["tests/unit"],
     "soak-placement-policy": ["tests/placement/policy"],
     "soak-placement": ["tests/placement", "--ignore=tests/placement/policy"],
+    "soak-rehearsals": ["tests/rehearsals"],
 }
 # Churn of the placement daemon under faults: together three hours on 5,000 nodes, and first the same on a few.
 CHURN_PARTS = {
@@ -100,8 +102,7 @@ def soak_payloads(context: Context) -> None:
 
 def _random(arguments: list[str]) -> Tests:
     def run(context: Context) -> None:
-        argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.timings", "-m", RANDOM, PROFILE]
-        context.run([*argv, "--hypothesis-show-statistics", *arguments], env=context.timings())
+        run_pytest(context, RANDOM, "-v", PROFILE, "--hypothesis-show-statistics", *arguments)
 
     return run
 
@@ -129,14 +130,6 @@ def _on_bed(scope: Scope, marks: str, *options: str) -> Tests:
         run_pytest_on_bed(context, scope, marks, PROFILE, *options)
 
     return run
-
-
-def run_pytest_on_bed(context: Context, scope: Scope, marks: str, *options: str) -> None:
-    """Run those tests of a scope that bear the marks, in one process."""
-    argv = [sys.executable, "-m", "pytest", "-v", "--durations=0", "-p", "gates.timings", "-m", marks]
-    # A test that hangs says where, long before the gate's limit ends it.
-    argv += ["-o", "faulthandler_timeout=600", *options, *scope.tests]
-    context.run(argv, env={"CONVERGED_SCOPE": scope.name, **context.timings()})
 
 
 def bench_parts(scripts: list[Path]) -> list[Gate]:

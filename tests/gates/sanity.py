@@ -14,7 +14,6 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from gates import prose
 from gates.artifact import tree_for_ansible_test
 from gates.file_sets import load
 from gates.gate import Context, GateFailure
@@ -33,8 +32,8 @@ from pip._internal.cli.main import main
 
 sys.exit(main(["install", "--no-index", "--no-deps", "--disable-pip-version-check", WHEEL]))
 """
-
-
+# The sets of scopes.toml that hold documentation and the changelog.
+TEXTS = ("changelogs", "prose")
 # The tests of ansible-test that look at documentation and the changelog: at their names, their bytes, or as YAML.
 PROSE_TESTS = (
     "changelog",
@@ -50,7 +49,7 @@ PROSE_TESTS = (
 def run_sanity(context: Context) -> None:
     """Run every sanity test on a copy of the collection that has no documentation: `sanity-prose` looks at that."""
     files = load()
-    folder = tree_for_ansible_test(context, "sanity", lambda path: files.set_of(path) not in prose.SETS)
+    folder = tree_for_ansible_test(context, "sanity", lambda path: files.set_of(path) not in TEXTS)
     found = interpreters(context.environ, lowest=(3, 8))
     context.say(f"SHOW interpreters: {', '.join('{}.{}'.format(*version) for version in found)}")
     _run_ansible_test(context, folder, [str(path.parent) for path in found.values()])
@@ -59,7 +58,7 @@ def run_sanity(context: Context) -> None:
 def run_sanity_of_prose(context: Context) -> None:
     """Run the sanity tests that look at documentation and the changelog, on these alone."""
     files = load()
-    folder = tree_for_ansible_test(context, "sanity-prose", lambda path: files.set_of(path) in prose.SETS)
+    folder = tree_for_ansible_test(context, "sanity-prose", lambda path: files.set_of(path) in TEXTS)
     _run_ansible_test(context, folder, [], *(word for test in PROSE_TESTS for word in ("--test", test)))
 
 

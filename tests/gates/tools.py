@@ -10,11 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from gates import prose
 from gates.artifact import copy_of_the_sources
 from gates.file_sets import Scope
 from gates.gate import Context, GateFailure, existing
-from gates.lengthy import run_pytest_on_bed
+from gates.with_pytest import run_pytest_on_bed
 
 
 def check_types(context: Context) -> None:
@@ -81,38 +80,6 @@ def check_changelog(context: Context) -> None:
     context.run(["antsibull-changelog", "lint"])
     if not context.files("changelogs/fragments/*.yml", "changelogs/changelog.yaml"):
         raise GateFailure("there is neither a changelog nor a fragment")
-
-
-def run_unit_tests(context: Context) -> None:
-    """pytest on everything that needs no cluster and reads no documentation; random tests sampled."""
-    _run_pytest(context, ["tests/unit", "tests/placement"], "-p", "gates.prose", marks=f"not soak and not {prose.MARK}")
-
-
-def run_prose_tests(context: Context) -> None:
-    """pytest on the tests that read documentation or the changelog."""
-    modules = [
-        str(path)
-        for path in context.files("tests/unit/**.py")
-        if f"mark.{prose.MARK}" in (context.checkout / path).read_text(encoding="utf-8")
-    ]
-    _run_pytest(context, modules, marks=f"{prose.MARK} and not soak")
-
-
-def run_pbs_tests(context: Context) -> None:
-    """pytest on PBS: the real one where it is installed, otherwise its double."""
-    _run_pytest(context, ["tests/pbs"])
-
-
-def run_torque_tests(context: Context) -> None:
-    """pytest on Torque: the real one where it is installed, otherwise its double."""
-    _run_pytest(context, ["tests/torque"])
-
-
-def _run_pytest(context: Context, tests: list[str], *options: str, marks: str = "not soak") -> None:
-    profile = f"--hypothesis-profile={'check' if context.quick else 'test'}"
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "gates.timings", "-m", marks, profile, *options]
-    there = [path for path in tests if (context.checkout / path).exists()]
-    context.run([*argv, *there], env=context.timings())
 
 
 def run_scope(scope: Scope) -> Callable[[Context], None]:

@@ -54,6 +54,7 @@ def fast(checkout: Path) -> Iterator[Command]:
     """Yield the whole fast level: what needs no bed."""
     yield _pytest("tests/unit", ["tests/unit"], seconds=STAGE_SECONDS)
     yield _pytest("tests/placement", ["tests/placement"], seconds=STAGE_SECONDS)
+    yield _pytest("tests/rehearsals", ["tests/rehearsals"], seconds=STAGE_SECONDS)
     words = ["discover", "-s", ".", "-t", "."]
     yield _unittest(PAYLOADS, words, checkout, seconds=STAGE_SECONDS)
     yield _pytest("tests/pbs", ["tests/pbs"], seconds=STAGE_SECONDS)

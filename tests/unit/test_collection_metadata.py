@@ -89,11 +89,10 @@ def test_every_pinned_requirement_is_exact() -> None:
     assert [entry for entry in entries if not re.fullmatch(r"[\w.-]+==[\w.]+(; .+)?", entry)] == []
 
 
+@pytest.mark.prose
 def test_every_python_file_begins_with_the_licence() -> None:
     without = []
     for path in files("*.py"):
-        if path.is_relative_to(CHECKOUT / "docs"):  # documentation is opened by tests with the mark `prose` alone
-            continue
         text = path.read_text(encoding="utf-8")
         head = text[:600]
         if text and not all(line in head for line in HEADER):

@@ -9,6 +9,8 @@ import ast
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 MOST: Final = 8
 _PLUGINS: Final = "Ansible finds a plugin by the name of its file in this one folder"
@@ -47,6 +49,7 @@ def crowded(checkout: Path) -> set[str]:
     return {str(path.relative_to(checkout)) for path, size in found.items() if size > MOST}
 
 
+@pytest.mark.prose
 def test_no_folder_of_the_product_is_crowded_without_a_reason() -> None:
     assert crowded(CHECKOUT) == set(EXCEPTIONS)
 

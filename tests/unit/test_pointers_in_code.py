@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Words of other systems that the code itself neither has nor writes.
 FOREIGN: Final = {
@@ -152,10 +154,12 @@ def dangling(sources: dict[str, str]) -> list[str]:
     return found
 
 
+@pytest.mark.prose
 def test_each_pointer_in_a_docstring_or_comment_of_the_product_leads_somewhere() -> None:
     assert dangling(product()) == []
 
 
+@pytest.mark.prose
 def test_each_foreign_word_is_in_use() -> None:
     remarks = " ".join(remark.text for source in product().values() for remark in remarks_and_rest(source)[0])
     assert [word for word in FOREIGN if f"`{word}`" not in remarks] == []

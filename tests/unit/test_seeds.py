@@ -58,6 +58,7 @@ def test_a_line_of_the_file_that_says_nothing_is_refused(line: str, kept: Path) 
         seeds.read(str(kept))
 
 
+@pytest.mark.prose
 def test_every_seed_that_found_a_fault_belongs_to_a_test() -> None:
     _first, found = seeds.read(seeds.FILE)
     tests = "".join(path.read_text("utf-8") for path in TESTS.rglob("test_*.py"))

@@ -23,6 +23,7 @@ from nodeshare.model.pods.pod_resources import thousandths
 from placement.ledger import pbs_answers
 from placement.model.amounts.quantity import parse_quantity
 
+pytestmark = pytest.mark.prose
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 NUMBERS = st.from_regex(r"[+-]?[0-9]{0,20}(\.[0-9]{0,12})?", fullmatch=True)
 SUFFIXES = st.sampled_from(

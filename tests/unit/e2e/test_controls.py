@@ -29,6 +29,7 @@ from e2e.playing import until
 from testbed.kube_audit import AuditEvent
 from testbed.run import Completed
 
+pytestmark = pytest.mark.prose
 NODES = ("n1", "n2")
 # What is asked of a daemon or an API that no stand-in needs.
 NOTHING: Any = SimpleNamespace()

@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -19,16 +16,19 @@ import pytest
 from bootstrap.environment import PACKAGES
 from gates import catalogue, file_sets
 from gates.gate import listed_files
+from gates.with_pytest import FOLDERS
 
+# It opens modules of all gates, to see what they import.
+pytestmark = pytest.mark.prose
 CHECKOUT = catalogue.CHECKOUT
 MAP = file_sets.load()
 FILES = listed_files(CHECKOUT)
 # Where absolute imports of the tests are found; modules of the collection begin at the checkout.
 ROOTS = (CHECKOUT, *(CHECKOUT / folder for folder in PACKAGES), CHECKOUT / "tests/payloads")
 MAP_READS = {**MAP.gates, **{scope.name: scope.reads for scope in MAP.scopes}}
-RUN_MODULES = [
-    name for name in MAP_READS if name.startswith(("e2e-", "molecule-")) or name in ("demo", "payloads", "pbs")
-]
+# Tests in `unit` start programs of all gates; what these tests themselves import is seen when they run (gates.reading).
+TEST_FOLDERS = [name for name in (*FOLDERS, "payloads") if name != "unit"]
+RUN_MODULES = [name for name in MAP_READS if name.startswith(("e2e-", "molecule-")) or name in ("demo", *TEST_FOLDERS)]
 # A program of the project that a molecule scenario starts, and a role of the collection that YAML names.
 PROGRAM = re.compile(r"python, -m, ([\w.]+)")
 ROLE = re.compile(r"\bconverged\.hpc\.(\w+)")
@@ -117,14 +117,14 @@ def begins(gate: str) -> list[Path]:
         return [*(CHECKOUT / "tests/demo").glob("*.py"), *program("testbed")]
     if gate.startswith("molecule-"):
         return [path for text in yaml_of(gate) for name in PROGRAM.findall(text) for path in program(name)]
-    if gate in ("pbs", "payloads"):
+    if gate in TEST_FOLDERS:
         tests = [f"tests/{gate}"]
     else:
         tests = [one for scope in MAP.scopes if scope.name == gate for one in scope.tests]
     files = [
         path
         for one in tests
-        for path in ([CHECKOUT / one] if one.endswith(".py") else sorted((CHECKOUT / one).glob("*.py")))
+        for path in ([CHECKOUT / one] if one.endswith(".py") else sorted((CHECKOUT / one).rglob("*.py")))
     ]
     above = {folder / "conftest.py" for path in files for folder in path.parents if folder.is_relative_to(CHECKOUT)}
     on_bed = program("testbed") if gate.startswith("e2e-") else ()
@@ -166,7 +166,7 @@ def test_a_gate_reads_every_module_that_its_tests_and_programs_import(gate: str)
         )
 
 
-@pytest.mark.parametrize("gate", [name for name in RUN_MODULES if name not in ("pbs", "payloads")])
+@pytest.mark.parametrize("gate", [name for name in RUN_MODULES if name not in TEST_FOLDERS])
 def test_a_gate_reads_every_role_that_it_runs_or_that_its_playbooks_import(gate: str) -> None:
     for role in sorted(roles_of(gate)):
         assert MAP.inputs(MAP_READS[gate], [Path(f"roles/{role}/tasks/main.yml")]), f"{gate} runs the role {role}"
@@ -206,61 +206,13 @@ def test_a_change_runs_what_reads_it() -> None:
     changelog = gates_that_read("changelogs/fragments/placement.yml")
     assert changelog == {*texts, "ansible-lint", "changelog"} - {"english", "roles"}
     assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-racks", "e2e-spark"}
-    assert {"unit", "types", "molecule-placement"} <= daemon
-    assert not {name for name in nodeshare if "placement" in name}
-    assert {"payloads", "e2e-handover", "demo"} <= nodeshare
-
-
-OPENING = """
-import pytest
-
-@pytest.fixture
-def given(request):
-    open(request.param).close()
-
-@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
-def test_itself(path):
-    open(path).close()
-
-@pytest.mark.parametrize("given", PATHS, indirect=True, ids=range(len(PATHS)))
-def test_fixture(given):
-    pass
-
-@pytest.mark.prose
-@pytest.mark.parametrize("path", PATHS, ids=range(len(PATHS)))
-def test_marked(path):
-    open(path).close()
-"""
-
-
-def watched(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of tests with the plugin of the gate `unit`."""
-    (folder / "test_it.py").write_text(text, encoding="utf-8")
-    argv = [sys.executable, "-m", "pytest", "-v", "-p", "gates.prose", "-c", "/dev/null", "."]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-
-
-def test_a_test_of_the_gate_unit_opens_no_documentation(tmp_path: Path) -> None:
-    link = Path(os.environ["ANSIBLE_COLLECTIONS_PATH"].split(":")[0], "ansible_collections/converged/hpc")
-    prose = ["docs/architecture.md", "changelogs/config.yaml", "roles/node_share/README.md", "COPYING"]
-    other = ["roles/node_share/defaults/main.yml", "Makefile"]
-    paths = [str(root / name) for root in (CHECKOUT, link) for name in (*prose, *other)]
-
-    said = watched(tmp_path, f"PATHS = {paths!r}\n{OPENING}").stdout
-
-    bad = {str(root / name) for root in (CHECKOUT, link) for name in prose}
-    for number, path in enumerate(paths):
-        assert f"::test_itself[{number}] {'FAILED' if path in bad else 'PASSED'}" in said
-        assert f"::test_fixture[{number}] {'ERROR' if path in bad else 'PASSED'}" in said
-        assert f"::test_marked[{number}] PASSED" in said
-    assert "opens docs/architecture.md; a test that reads documentation bears the mark 'prose'" in said
-
-
-def test_a_module_that_opens_documentation_when_it_is_imported_is_refused(tmp_path: Path) -> None:
-    done = watched(tmp_path, f"open({str(CHECKOUT / 'README.md')!r}).close()\n\ndef test_one():\n    pass\n")
-
-    assert done.returncode == 4
-    assert "a test module opens README.md when it is imported" in done.stderr
+    assert {"placement", "types", "molecule-placement"} <= daemon
+    assert not daemon & {"payloads", "rehearsals", "unit"}
+    assert gates_that_read("tests/placement/core/test_scheduler.py") & {*FOLDERS} == {"placement"}
+    assert gates_that_read("tests/rehearsals/test_conversion.py") & {*FOLDERS} == {"rehearsals"}
+    assert gates_that_read("roles/placement/tasks/main.yml") >= {"placement", "rehearsals", "unit"}
+    assert {name for name in nodeshare if "placement" in name} == {"placement"}
+    assert {"payloads", "rehearsals", "e2e-handover", "demo"} <= nodeshare
 
 
 def test_a_map_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def test_soak_runs_every_module_of_the_payloads_tests_that_draws() -> None:
     assert {name for name in draws if name.startswith("test_")} == {*DRAWING_TESTS}
 
 
+@pytest.mark.prose
 def test_every_property_takes_a_share_of_the_examples_of_the_profile() -> None:
     tests = [path for path in (REPOSITORY / "tests").rglob("test_*.py") if path != Path(__file__)]
     assert len(tests) > 100
@@ -182,6 +183,7 @@ def test_a_script_of_figures_shows_them_and_adds_them_to_those_of_the_run(contex
     assert "SHOW row a" in context.log.read_text(encoding="utf-8")
 
 
+@pytest.mark.prose  # some import the placement daemon
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_every_script_of_figures_starts(script: Path) -> None:
     asked = subprocess.run(
@@ -191,6 +193,7 @@ def test_every_script_of_figures_starts(script: Path) -> None:
     assert asked.stdout.startswith(f"usage: {script.name} ")
 
 
+@pytest.mark.prose  # some import the placement daemon
 @pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
 def test_a_number_below_all_is_refused_before_anything_begins(
     script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

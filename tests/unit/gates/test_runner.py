@@ -601,6 +601,7 @@ def test_a_part_of_soak_draws_a_seed_however_it_is_started_and_no_other_gate_doe
 
     monkeypatch.setattr(cli, "run_gates", note)
     monkeypatch.setattr(cli, "heed_interrupts", lambda: None)
+    monkeypatch.setattr(cli, "strays", lambda _checkout: set())
     monkeypatch.delenv("CONVERGED_SEED", raising=False)
     for number in ("1", "2"):
         folder = str(tmp_path / number)
@@ -670,6 +671,7 @@ def test_only_whole_runs_keep_durations_because_a_quick_gate_does_less(
 ) -> None:
     for name in ("CONVERGED_CACHE", "CONVERGED_OWN_CACHE"):
         monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setattr(cli, "strays", lambda _checkout: set())
 
     assert cli.run([gate("one", passes)], tier=tier, given=None, drawn=None, fresh=False) == 0
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gates import shared
 
+pytestmark = pytest.mark.prose
 CHECKOUT = Path(__file__).resolve().parents[3]
 FOLDERS = (shared.SOURCE, shared.NODESHARE, shared.PLACEMENT)
 

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[3]
 FAULTS = read_faults()
 
 
+@pytest.mark.prose
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
 def test_each_fault_can_be_put_into_its_file_and_the_file_can_still_be_read(fault: Fault) -> None:
     assert fault.file.startswith(("playbooks/", "plugins/", "roles/")), "faults are put into product code only"
@@ -27,6 +28,7 @@ def test_each_fault_can_be_put_into_its_file_and_the_file_can_still_be_read(faul
         assert yaml.safe_load(text)
 
 
+@pytest.mark.prose
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.id)
 def test_the_tests_that_a_fault_names_are_there(fault: Fault) -> None:
     assert fault.hints, "name the test files that should notice"

@@ -135,7 +135,8 @@ def test_a_test_is_run_again_with_all_its_parameters(tree: Tree) -> None:
 
 def test_the_fast_level_has_every_folder_of_tests_that_needs_no_bed(tree: Tree) -> None:
     commands = list(fast(tree.checkout))
-    assert [command.what for command in commands] == ["tests/unit", "tests/placement", "tests/payloads", "tests/pbs"]
+    folders = ["unit", "placement", "rehearsals", "payloads", "pbs"]
+    assert [command.what for command in commands] == [f"tests/{folder}" for folder in folders]
     (payloads,) = [command for command in commands if command.what == "tests/payloads"]
     assert payloads.path == ("roles/a/files",), "every payload is on the path, and the daemon is none"
     assert {"-f", "discover"} < set(payloads.argv)

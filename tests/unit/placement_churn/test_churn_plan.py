@@ -16,6 +16,7 @@ from placement_churn.plan import DAEMON, REST_SECONDS, SITE, Kind, Round, plan
 from placement_churn.reading import POOL, mebi, milli, node_of, pod_of
 from placement_churn.site import pools
 
+pytestmark = pytest.mark.prose
 SEEDS = range(20)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unit.rehearsals.conftest import ROOT, Rehearsal
+from rehearsals.conftest import ROOT, Rehearsal
 
 EXAMPLE = (ROOT / "docs/examples/spark/job.yml").read_text(encoding="utf-8")
 SITE_IMAGE = EXAMPLE.replace("registry.example/spark:CHANGE-ME", "registry.site.org/spark:4.3.0")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.rehearsals.conftest import seen
+from rehearsals.conftest import seen
 
 IN_MEMORY, ON_DISK = "/run/converged-placeholders", "/var/lib/converged/placeholders"
 AT_BOOT = "/etc/tmpfiles.d/90-converged-node-share.conf"

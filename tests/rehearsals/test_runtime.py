@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._runtime import LABEL, TAINT
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
-from unit.rehearsals.conftest import USUAL
+from rehearsals.conftest import USUAL
 
 CONTAINERD, OURS = "containerd", "singularity_cri"
 BOTH_WAYS = [(CONTAINERD, OURS), (OURS, CONTAINERD)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.rehearsals.conftest import HOSTS, Rehearsal
+from rehearsals.conftest import HOSTS, Rehearsal
 
 CONFIG = "/etc/containerd/config.toml"
 AT_BOOT = "/etc/tmpfiles.d/90-converged-node-runtime.conf"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-EXAMPLE = Path(__file__).parents[3] / "docs/examples/site"
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/site"
 
 
 @pytest.fixture(scope="module")

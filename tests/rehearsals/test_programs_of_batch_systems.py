@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from unit.rehearsals.conftest import seen
+from rehearsals.conftest import seen
 
 SLURM = {"slurm_info", "slurm_conf", "slurm_node"}
 PBS = {"pbs_info", "pbs_hook", "pbs_node", "pbs_queue", "pbs_server"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
-from unit.rehearsals.conftest import HOSTS, ROOT, USUAL, Rehearsal, Stage, seen
+from rehearsals.conftest import HOSTS, ROOT, USUAL, Rehearsal, Stage, seen
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]

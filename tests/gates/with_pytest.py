@@ -1,0 +1,60 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How gates and parts of soak start pytest: one command for all, and which tests each gate runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from gates.file_sets import Scope
+from gates.gate import Context
+
+# Gates that run the tests of the folder of their name, and need no bed.
+FOLDERS = ("unit", "placement", "rehearsals", "pbs", "torque")
+# Tests that bear it read what the gate of their folder does not: another gate runs them, which reads everything.
+MARK = "prose"
+
+
+def run_pytest(context: Context, marks: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+    """Run the tests that bear these marks, in one process, and keep the seconds of each."""
+    argv = [sys.executable, "-m", "pytest", "-p", "gates.timings", "-m", marks, *arguments]
+    context.run(argv, env={**(env or {}), **context.timings()})
+
+
+def folder_of(gate: str) -> str:
+    """Return the folder whose tests a gate runs."""
+    return f"tests/{gate}"
+
+
+def run_tests(gate: str) -> Callable[[Context], None]:
+    """Return what runs the tests of a folder, random ones sampled; none may open a file that the gate does not read."""
+
+    def action(context: Context) -> None:
+        marks = f"not soak and not {MARK}"
+        run_pytest(context, marks, "-q", _profile(context), "-p", "gates.reading", f"--gate={gate}", folder_of(gate))
+
+    return action
+
+
+def run_prose_tests(context: Context) -> None:
+    """Run the tests of all these folders that read what their own gate does not."""
+    modules = [
+        str(path)
+        for path in context.files(*(f"{folder_of(gate)}/**.py" for gate in FOLDERS))
+        if f"mark.{MARK}" in (context.checkout / path).read_text(encoding="utf-8")
+    ]
+    run_pytest(context, f"{MARK} and not soak", "-q", _profile(context), *modules)
+
+
+def _profile(context: Context) -> str:
+    return f"--hypothesis-profile={'check' if context.quick else 'test'}"
+
+
+def run_pytest_on_bed(context: Context, scope: Scope, marks: str, *options: str) -> None:
+    """Run those tests of a scope that bear the marks, in one process."""
+    environment = {"CONVERGED_SCOPE": scope.name}
+    # A test that hangs says where, long before the gate's limit ends it.
+    stacks = ("-o", "faulthandler_timeout=600")
+    run_pytest(context, marks, "-v", "--durations=0", *stacks, *options, *scope.tests, env=environment)
