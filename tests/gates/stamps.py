@@ -22,12 +22,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pbs_double.real import SERVER_PROGRAM, place
+from pbs_double import real as pbs
 from testbed.binaries import BIN_DIR_VARIABLE
 from testbed.cgroups import host_version
 from testbed.errors import BedError
 from testbed.kube_go import WHEEL, WHEEL_VERSION, go_environment, places, probe
 from testbed.paths import cache_dir
+from torque_double import real as torque
 
 from gates.file_sets import FileMap
 from gates.gate import Context, Gate, listed_files
@@ -113,7 +114,7 @@ class Stamps:
 
     @cached_property
     def _environment(self) -> list[str]:
-        """The pinned tools, the interpreters, the kernel, and OpenPBS or its double."""
+        """The pinned tools, the interpreters, the kernel, OpenPBS and Torque or their doubles."""
         tools = [
             Path(self.environ[name]).name for name in ("VIRTUAL_ENV", "CONVERGED_IMPORTER_VENV") if name in self.environ
         ]
@@ -121,7 +122,7 @@ class Stamps:
         pythons = [f"{path} {full_version(path)}" for path in found.values()]
         # A bed that was kept is used again, so that nothing shows whether it comes up.
         kept = f"kept beds: {self.environ.get('CONVERGED_KEEP_BED', '')}"
-        return [sys.version, platform.release(), *tools, *pythons, _pbs(self.environ), kept]
+        return [sys.version, platform.release(), *tools, *pythons, _pbs(self.environ), _torque(self.environ), kept]
 
     def _beds(self) -> list[str]:
         """The tool chain, the container engine, and the contents of the node images in the cache."""
@@ -144,10 +145,18 @@ class Stamps:
 
 def _pbs(environ: Mapping[str, str]) -> str:
     """Return which OpenPBS is installed, and whether this run may start it; tests run on its double otherwise."""
-    root = place(environ)
+    return _batch_system("PBS", pbs.place(environ), pbs.SERVER_PROGRAM)
+
+
+def _torque(environ: Mapping[str, str]) -> str:
+    """Return the same for Torque."""
+    return _batch_system("Torque", torque.place(environ), torque.SERVER_PROGRAM)
+
+
+def _batch_system(name: str, root: Path | None, server: str) -> str:
     if root is None:
-        return "the double of PBS"
-    state = (root / SERVER_PROGRAM).stat()
+        return f"the double of {name}"
+    state = (root / server).stat()
     return f"{root} {state.st_mtime_ns} {state.st_size} user {os.geteuid()}"
 
 

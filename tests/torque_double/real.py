@@ -22,6 +22,7 @@ from torque_double.cluster import CALLER, CORES, HOSTS, OFTEN, PROGRAMS, SERVER,
 
 _ADDRESSES = {SERVER: "10.98.0.1", **{host: f"10.98.0.{number}" for number, host in enumerate(HOSTS, 2)}}
 EXEC, HOME = "/opt/torque", "/var/spool/torque"
+SERVER_PROGRAM = "sbin/pbs_server"
 _START = 120.0
 _FOLDERS = (
     *("aux", "checkpoint", "spool", "undelivered", "mom_logs", "server_logs", "sched_logs", "job_logs"),
@@ -51,11 +52,15 @@ _KEEPER = """
 """
 
 
-def installation(environ: t.Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder of the installed Torque if this process may start it; None where TORQUE_EXEC is empty."""
+def place(environ: t.Mapping[str, str] = os.environ) -> Path | None:
+    """Return the folder of the installed Torque; None where there is none, or where TORQUE_EXEC is empty."""
     given = environ.get("TORQUE_EXEC", EXEC)
-    there = bool(given) and (Path(given) / "sbin/pbs_server").exists() and os.geteuid() == 0
-    return Path(given) if there else None
+    return Path(given) if given and (Path(given) / SERVER_PROGRAM).exists() else None
+
+
+def installation() -> Path | None:
+    """Return the folder of the installed Torque if this process may start it."""
+    return place() if os.geteuid() == 0 else None
 
 
 @contextlib.contextmanager

@@ -313,8 +313,9 @@ def test_another_seed_and_a_quick_run_are_other_inputs(
     assert len({stamped().key(one, other) for other in others}) == 3
 
 
-def test_a_stamp_of_the_double_of_pbs_is_not_believed_for_an_installed_openpbs(
-    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path
+@pytest.mark.parametrize(("variable", "usual"), [("PBS_EXEC", "/opt/pbs"), ("TORQUE_EXEC", "/opt/torque")])
+def test_a_stamp_of_the_double_of_a_batch_system_is_not_believed_for_an_installed_one(
+    variable: str, usual: str, context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path
 ) -> None:
     one = gate("one", passes, reads=("one",))
     using = context(one)
@@ -329,15 +330,15 @@ def test_a_stamp_of_the_double_of_pbs_is_not_believed_for_an_installed_openpbs(
     def key(**variables: str) -> str | None:
         return stamped(**variables).key(one, using)
 
-    double = key(PBS_EXEC="")
+    double = key(**{variable: ""})
     here, there = installed("here"), installed("there")
-    if not Path("/opt/pbs/sbin/pbs_server").exists():
-        assert key() == double, "unset means /opt/pbs, where there is none"
-    assert key(PBS_EXEC=str(tmp_path)) == double, "a folder without a server has no OpenPBS"
-    real = key(PBS_EXEC=here)
-    assert len({double, real, key(PBS_EXEC=there)}) == 3
+    if not Path(usual, "sbin/pbs_server").exists():
+        assert key() == double, f"unset means {usual}, where there is none"
+    assert key(**{variable: str(tmp_path)}) == double, "a folder without a server has no batch system"
+    real = key(**{variable: here})
+    assert len({double, real, key(**{variable: there})}) == 3
     os.utime(f"{here}/sbin/pbs_server", (2, 2))
-    newer = key(PBS_EXEC=here)
+    newer = key(**{variable: here})
     assert newer not in (double, real), "it was installed anew"
 
 
