@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gates.with_pytest import FOLDERS, folder_of
+
 from mutations.faults import Fault
 
 PAYLOADS = "tests/payloads"
@@ -52,12 +54,10 @@ def hinted(fault: Fault, checkout: Path) -> Iterator[Command]:
 
 def fast(checkout: Path) -> Iterator[Command]:
     """Yield the whole fast level: what needs no bed."""
-    yield _pytest("tests/unit", ["tests/unit"], seconds=STAGE_SECONDS)
-    yield _pytest("tests/placement", ["tests/placement"], seconds=STAGE_SECONDS)
-    yield _pytest("tests/rehearsals", ["tests/rehearsals"], seconds=STAGE_SECONDS)
     words = ["discover", "-s", ".", "-t", "."]
     yield _unittest(PAYLOADS, words, checkout, seconds=STAGE_SECONDS)
-    yield _pytest("tests/pbs", ["tests/pbs"], seconds=STAGE_SECONDS)
+    for folder in map(folder_of, FOLDERS):
+        yield _pytest(folder, [folder], seconds=STAGE_SECONDS)
 
 
 def on_beds(fault: Fault) -> Iterator[Command]:

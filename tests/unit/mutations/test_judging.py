@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from gates import catalogue
 from mutations import cli, judging
 from mutations.faults import Fault
 from mutations.judging import Verdict, judge
 from mutations.level import Command, again, failed_test, fast, hinted, last_begun, on_beds
-from mutations.tree import Tree
+from mutations.tree import CHECKOUT, Tree
 
 FAULT = Fault(
     id="one", layer="hook", file="roles/a/files/a.py", before="x = 1", after="x = 2", breaks="x", hints=("tests/a",)
@@ -135,8 +136,9 @@ def test_a_test_is_run_again_with_all_its_parameters(tree: Tree) -> None:
 
 def test_the_fast_level_has_every_folder_of_tests_that_needs_no_bed(tree: Tree) -> None:
     commands = list(fast(tree.checkout))
-    folders = ["unit", "placement", "rehearsals", "payloads", "pbs"]
-    assert [command.what for command in commands] == [f"tests/{folder}" for folder in folders]
+    gates = [gate.name for gate in catalogue.gates() if (CHECKOUT / "tests" / gate.name).is_dir() and not gate.on_bed]
+    assert {"unit", "placement", "rehearsals", "payloads", "pbs", "torque"} <= {*gates}
+    assert sorted(command.what for command in commands) == sorted(f"tests/{name}" for name in gates)
     (payloads,) = [command for command in commands if command.what == "tests/payloads"]
     assert payloads.path == ("roles/a/files",), "every payload is on the path, and the daemon is none"
     assert {"-f", "discover"} < set(payloads.argv)
