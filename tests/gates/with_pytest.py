@@ -15,12 +15,14 @@ from gates.gate import Context
 FOLDERS = ("unit", "placement", "rehearsals", "pbs", "torque")
 # Tests that bear it read what the gate of their folder does not: another gate runs them, which reads everything.
 MARK = "prose"
+# A test that takes so long has its stacks printed, and goes on: half the time of a gate, so that most hangs are shown.
+SHOWN_AFTER = 600
 
 
 def run_pytest(context: Context, marks: str, *arguments: str, env: dict[str, str] | None = None) -> None:
     """Run the tests that bear these marks, in one process, and keep the seconds of each."""
-    argv = [sys.executable, "-m", "pytest", "-p", "gates.timings", "-m", marks, *arguments]
-    context.run(argv, env={**(env or {}), **context.timings()})
+    argv = [sys.executable, "-m", "pytest", "-p", "gates.timings", "-o", f"faulthandler_timeout={SHOWN_AFTER}"]
+    context.run([*argv, "-m", marks, *arguments], env={**(env or {}), **context.timings()})
 
 
 def folder_of(gate: str) -> str:
@@ -55,6 +57,4 @@ def _profile(context: Context) -> str:
 def run_pytest_on_bed(context: Context, scope: Scope, marks: str, *options: str) -> None:
     """Run those tests of a scope that bear the marks, in one process."""
     environment = {"CONVERGED_SCOPE": scope.name}
-    # A test that hangs says where, long before the gate's limit ends it.
-    stacks = ("-o", "faulthandler_timeout=600")
-    run_pytest(context, marks, "-v", "--durations=0", *stacks, *options, *scope.tests, env=environment)
+    run_pytest(context, marks, "-v", "--durations=0", *options, *scope.tests, env=environment)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from gates import catalogue, with_pytest
+from gates import catalogue, lengthy, with_pytest
 from gates.gate import Context
 
 CHECKOUT = catalogue.CHECKOUT
@@ -182,6 +182,20 @@ def noting(tmp_path: Path) -> Noting:
         log=tmp_path / "log",
         deadline=time.monotonic() + 60,
     )
+
+
+@pytest.mark.prose
+def test_every_run_of_pytest_shows_where_a_test_hangs_before_its_gate_ends(noting: Noting) -> None:
+    random = [gate for gate in catalogue.gates() if gate.name in lengthy.RANDOM_PARTS]
+    scopes = [gate for gate in catalogue.gates() if gate.group == "e2e"]
+    others = [gate for gate in catalogue.gates() if gate.name in (*with_pytest.FOLDERS, "unit-prose")]
+    assert random
+    assert scopes
+    assert len(others) == len(with_pytest.FOLDERS) + 1
+    for gate in (*random, *scopes, *others):
+        gate.action(noting)
+        assert f"faulthandler_timeout={with_pytest.SHOWN_AFTER}" in noting.commands[-1], gate.name
+        assert gate.limit > with_pytest.SHOWN_AFTER
 
 
 def test_the_tests_of_each_folder_are_watched_for_the_gate_of_its_name(noting: Noting) -> None:
