@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import sys
 
 import hypothesis
@@ -34,6 +35,7 @@ _skips = pytest.StashKey[list[skips.Skip]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare the random tests, a place for the skips of this run, and the marks that any test may bear."""
     _prepare_random_tests(config)
+    _heed_interrupts()
     config.addinivalue_line("markers", "drawn: draws its cases by the run's seed, without hypothesis")
     config.addinivalue_line("markers", "soak: long or rare, so it is no part of `make test` but of `make soak`")
     config.addinivalue_line(
@@ -44,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.stash[_skips] = []
     config.pluginmanager.register(_SkipWatch(config.stash[_skips]), "skip-watch")
+
+
+def _heed_interrupts() -> None:
+    """Heed SIGINT, as do programs that tests start; a shell without job control has it ignored in the background."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionstart() -> None:

@@ -56,6 +56,40 @@ def test_a_pytest_run_fails_on_a_skip_that_is_not_on_the_list(how: str, tmp_path
     assert "NOT ALLOWED: " in done.stdout
 
 
+INTERRUPTING = """
+import os, signal, subprocess, sys
+
+
+def test_itself():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        return
+    raise AssertionError
+
+
+def test_a_program():
+    interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    done = subprocess.run([sys.executable, "-c", interrupt], capture_output=True)
+    assert b"KeyboardInterrupt" in done.stderr
+"""
+
+
+def test_interrupts_reach_tests_and_their_programs_where_the_shell_has_them_ignored(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(INTERRUPTING, encoding="utf-8")
+    argv = [sys.executable, "-m", "pytest", "-q", "-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path]
+
+    done = subprocess.run(
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *argv, "-p", "conftest", tmp_path / "test_it.py"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+
+
 DRAWING = """
 import os
 
