@@ -47,7 +47,7 @@ def read_queue(dialect: str, raw: Raw, sharing: Sharing) -> Queue:
 
 
 def _unsupported(spec: wire_group.OwnQueueSpec, placed_by: str) -> Iterator[str]:
-    """Yield what contradicts a batch system that chooses the nodes. `reclaimable` does not: the API makes it true."""
+    """Yield what contradicts a batch system that chooses the nodes; a queue is reclaimable by the API's default."""
     if placed_by == PBS and spec.match_policy:
         yield demand(
             "spec.matchPolicy", spec.match_policy, f"nothing where spec.placedBy is {PBS}, which chooses nodes itself"
