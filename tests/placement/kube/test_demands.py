@@ -56,6 +56,13 @@ REFUSED = [
     (UPSTREAM_ALPHA, {"schedulingPolicy": {"elastic": {}}}, "schedulingPolicy.elastic", "{}"),
     (UPSTREAM, {"schedulingPolicy": {"gang": {"minCount": 1, "maxCount": 2}}}, "schedulingPolicy.gang.maxCount", "2"),
     (UPSTREAM, {**GANG, "schedulingConstraints": {"power": "low"}}, "schedulingConstraints.power", "low"),
+    (UPSTREAM, {"schedulingPolicy": {"basic": {"maxWait": 5}}}, "schedulingPolicy.basic.maxWait", "5"),
+    (
+        UPSTREAM,
+        {**GANG, "schedulingConstraints": {"topology": [{"key": "zone", "mode": "Preferred"}]}},
+        "schedulingConstraints.topology.mode",
+        "Preferred",
+    ),
     (VOLCANO, {"networkTopology": {"mode": "firm", "highestTierAllowed": 1}}, "networkTopology.mode", "firm"),
     (
         VOLCANO,
@@ -69,6 +76,7 @@ REFUSED = [
 SERVED = [
     (UPSTREAM, {**GANG, "disruptionMode": {"single": {}}, "schedulingConstraints": {}, "resourceClaims": []}),
     (UPSTREAM_ALPHA, {**GANG, "disruptionMode": "Pod", "schedulingConstraints": None}),
+    (UPSTREAM, {"schedulingPolicy": {"gang": {"minCount": 1, "maxCount": None}}}),
     (UPSTREAM, {**GANG, "preemptionPolicy": "PreemptLowerPriority", "priority": -(2**31) + 1}),
     (UPSTREAM, {"schedulingPolicy": {"basic": {}}, "workloadRef": {"workloadName": "w"}}),
     (VOLCANO, {"minMember": 1, "networkTopology": {"mode": "soft"}, "subGroupPolicy": []}),

@@ -23,9 +23,9 @@ from placement.model.objects.volume import (
     VolumeAttachment,
 )
 from placement.model.objects.workload import Namespace
-from placement.model.rules.selector import LabelSelector
+from placement.model.rules.selector import LabelSelector, NodeSelector
 from placement.policy.plugins.configuration import load
-from placement_kit.builders import amounts, budget, labelled, mine, near, node, pairs, pod, spread
+from placement_kit.builders import amounts, budget, labelled, mine, near, node, pairs, pod, queue, spread
 from placement_kit.kube_batch import policy
 from placement_kit.simulated import Simulated
 
@@ -289,3 +289,49 @@ def test_claims_that_come_while_two_jobs_of_many_kinds_are_tried_are_not_missed(
         crowd.see(*volumes_of(index))
     crowd.simulated.run()
     assert {name for name in crowd.simulated.placements() if name[0] == "w"} == {f"w{index:02}" for index in claims}
+
+
+def test_members_passed_over_are_tried_again_although_a_limit_keeps_the_last_one_away() -> None:
+    simulated = Simulated(load(policy("allocate, backfill"), "test"))
+    like: Any = {"annotations": (("scheduling.converged.hpc/queue", "q"),), "created": "2026-01-01T00:00:00Z"}
+    there, owned = NodeSelector(pairs(host="small")), {"owner": "job", **like}
+    simulated.see(queue("q", capability=amounts(cpu="10", pods="1000")))
+    simulated.see(node("n1", allocatable=amounts(cpu="100", pods="1000")))
+    simulated.see(node("n2", allocatable=amounts(cpu="1", pods="1000"), labels=pairs(host="small")))
+    simulated.see(pod("full", node="n2", phase=Phase.RUNNING, request=amounts(cpu="1")))
+    simulated.see(mine("used", request=amounts(cpu="5"), **like))
+    simulated.run()
+    simulated.see(
+        *(mine(f"w{index}", request=amounts(cpu=f"{500 + index}m"), selector=there, **owned) for index in range(3))
+    )
+    simulated.see(mine("w9", request=amounts(cpu="8"), **owned))
+    simulated.run()
+    for index in range(5):
+        simulated.see(mine(f"s{index}", request=amounts(cpu="1"), **{**like, "created": "2025-01-01T00:00:00Z"}))
+        simulated.run()
+        simulated.gone(simulated.named(f"s{index}"))
+        simulated.run()
+    simulated.gone(simulated.named("full"))
+    simulated.run()
+    assert simulated.placements() == {"used": "n1", "w0": "n2"}
+
+
+def test_members_that_come_and_go_leave_nothing_in_the_order_of_those_to_be_tried() -> None:
+    simulated = Simulated(load(policy("allocate, backfill"), "test"))
+    like: Any = {"owner": "job", "request": SMALL, "created": "2026-01-01T00:00:00Z"}
+    simulated.see(node("n1", allocatable=amounts(cpu="4", pods="1000")))
+    simulated.see(*(mine(f"w{index}", volume_claims=(f"c{index}",), **like) for index in range(30)))
+    for _unused in range(8):
+        simulated.run_once(lambda: True)
+    # From now on the queue is full, so that the job has no turn any more.
+    simulated.see(mine("all", request=amounts(cpu="4"), priority=9))
+    simulated.run()
+    (job,) = (job for job in simulated.scheduler.cache.jobs.by_key.values() if len(job.tasks) > 1)
+    assert job.untried is not None
+    for index in range(300):
+        simulated.see(mine(f"x{index}", volume_claims=(f"d{index}",), **like))
+        simulated.run()
+        simulated.gone(simulated.named(f"x{index}"))
+        simulated.run()
+    assert len(job.untried or ()) < 200
+    assert len(job.waiting) < 200

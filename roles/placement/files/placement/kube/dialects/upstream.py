@@ -29,8 +29,10 @@ _members = msgspec.json.Decoder(wire_group.Members)
 # The members that are served of each object in a group's spec. A newer API may have others, which demand something too.
 _SERVED: Final = {
     ("schedulingPolicy",): {"basic", "gang"},
+    ("schedulingPolicy", "basic"): set[str](),
     ("schedulingPolicy", "gang"): {"minCount"},
     ("schedulingConstraints",): {"topology"},
+    ("schedulingConstraints", "topology"): {"key"},
 }
 _PREEMPTION: Final = (None, "", "Never", "PreemptLowerPriority")
 _NO_GROUP: Final = wire_group.UpstreamSpec()
@@ -93,9 +95,11 @@ def _unknown(spec: Mapping[str, object] | None) -> Iterator[str]:
         found: object = spec
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
-        members = found if isinstance(found, Mapping) else {}
-        for name in sorted(members.keys() - served):
-            yield demand(".".join(("spec", *path, name)), members[name])
+        for part in found if isinstance(found, list) else [found]:
+            members = part if isinstance(part, Mapping) else {}
+            for name in sorted(members.keys() - served):
+                if members[name] is not None:
+                    yield demand(".".join(("spec", *path, name)), members[name])
 
 
 def _is_scheduled(found: wire_group.UpstreamGroup, name: str) -> bool:

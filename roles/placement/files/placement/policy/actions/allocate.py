@@ -141,7 +141,7 @@ def _try(session: Session, queue: QueueInfo, job: Job, tasks: Sequence[Task], pa
         return (yield from _try(session, queue, job, tasks[:together], passed))
     if limit:
         _put_back(job, tasks)
-        session.refuse(job, passed.tasks, Unplaceable("QueueLimit", limit), limited=True)
+        _park(session, job, passed, Unplaceable("QueueLimit", limit), limited=True)
         return None
     placer = session.placer(job)
     kind = placer.kind(tasks) if len(tasks) == together == job.pending else None
@@ -223,11 +223,8 @@ def format_size(job: Job) -> str:
 def _refuse(session: Session, job: Job, passed: Passed, last: Failure) -> None:
     """Refuses a job of which no members are left to be tried: these were passed over, and the last try ended so."""
     together = session.plugins.needed(job)
-    # While other jobs had their turn, something may have come that helps those which were passed over first.
-    came = job.stirred or passed.since != session.cache.versions.room
-    outdated = job.key in session.failures.passed and came
     failure = passed.hopeful or last
-    if failure.never and not outdated:
+    if failure.never and not _is_outdated(session, job, passed):
         _end(session, job)
         text = f"{job} can never run: {format_size(job) if together > 1 else ''}{failure.never}; {failure.nodes}"
         session.cache.give_up(job, Problem(NEVER_FITS, text))
@@ -237,7 +234,19 @@ def _refuse(session: Session, job: Job, passed: Passed, last: Failure) -> None:
     short = f"{job} needs {together} pods placed together, {failure.placed} fit" if together > 1 else ""
     if failure.why:
         short = f"{job} needs {together} pods placed together; {failure.why}" if together > 1 else failure.why
-    session.refuse(job, passed.tasks, Unplaceable("NotEnoughResources", short, failure.nodes))
+    _park(session, job, passed, Unplaceable("NotEnoughResources", short, failure.nodes))
+
+
+def _is_outdated(session: Session, job: Job, passed: Passed) -> bool:
+    """Return whether something may have come, while other jobs had their turn, that helps those passed over first."""
+    came = job.stirred or passed.since != session.cache.versions.room
+    return job.key in session.failures.passed and came
+
+
+def _park(session: Session, job: Job, passed: Passed, why: Unplaceable, *, limited: bool = False) -> None:
+    """Have the job wait for news, after which its members are tried from the first on."""
+    outdated = _is_outdated(session, job, passed)
+    session.refuse(job, passed.tasks, why, limited=limited)
     _end(session, job)
     if outdated:
         session.cache.queue.hints.wake(job)

@@ -390,6 +390,9 @@ class Job:
         heappush(self.waiting, task.key)
         if self.untried is not None:
             heappush(self.untried, task.key)
+            if len(self.untried) > 2 * self.counts[Status.PENDING] + _VOID:
+                # Of those that have ended or changed, too.
+                self.untried = [task.key for task in self._pop(self.untried)]
         if len(self.waiting) > 2 * self.counts[Status.PENDING] + _VOID:
             # Tasks that were tried without being taken out of the order are in it several times.
             self.waiting = sorted(task.key for task in self.tasks.values() if task.status is Status.PENDING)
