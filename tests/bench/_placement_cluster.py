@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,17 +128,25 @@ class Follower:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._at = log.stat().st_size
+        known = log.stat()
+        self._file, self._at = known.st_ino, known.st_size
         self._rest = b""
         self.binds: list[AuditEvent] = []
         self.events: list[AuditEvent] = []
 
     def read(self) -> int:
-        """Takes in what is new and says how much of it was about the pods."""
-        with self._log.open("rb") as stream:
-            stream.seek(self._at)
-            piece = stream.read()
-            self._at += len(piece)
+        """Takes in what is new and says how much of it was about the pods.
+
+        A log that has reached its greatest size gets another name, and the API server begins a new one.
+        """
+        files = dict[int, Path]()
+        for path in self._log.parent.glob(f"{self._log.stem}*{self._log.suffix}"):
+            with suppress(FileNotFoundError):  # the API server removes old ones
+                files[path.stat().st_ino] = path
+        piece = self._read(files[self._file])
+        if files[self._file] != self._log and self._log.exists():
+            self._file, self._at = self._log.stat().st_ino, 0
+            piece += self._read(self._log)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         found = 0
         for line in lines:
@@ -150,6 +158,13 @@ class Follower:
                 (self.binds if event.resource == "pods/binding" else self.events).append(event)
                 found += 1
         return found
+
+    def _read(self, path: Path) -> bytes:
+        with path.open("rb") as stream:
+            stream.seek(self._at)
+            piece = stream.read()
+        self._at += len(piece)
+        return piece
 
 
 @dataclass(frozen=True, slots=True)
