@@ -12,7 +12,7 @@ import sys
 
 HERE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(HERE, "roles/node_share/files"))
-sys.dont_write_bytecode = True
+sys.pycache_prefix = os.path.join(sys.argv[1], "pycache")  # as on a node: no call compiles what another has
 
 from nodeshare.host.real_host import RealHost  # noqa: E402
 from nodeshare.model import settings  # noqa: E402

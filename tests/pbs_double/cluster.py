@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 import typing as t
 from dataclasses import dataclass
@@ -43,6 +42,8 @@ class Cluster:
 
 
 def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
+    import subprocess  # not where a command of the double alone reads the names above
+
     env = {**os.environ, **({CALLER: user} if user else {})}
     done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=300, check=False, env=env)
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -20,7 +20,7 @@ from pbs_double.state import Job, State, opened
 _PROGRAM = """\
 #!{python} -IS
 import sys
-sys.dont_write_bytecode = True
+sys.pycache_prefix = {folder!r} + "/pycache"  # no call compiles what another has
 sys.path.insert(0, {tests!r})
 from pbs_double.{module} import run
 sys.exit(run({first!r}, {folder!r}, sys.argv[1:]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -15,13 +16,12 @@ from pathlib import Path
 
 from pbs_double.cluster import PROGRAMS, Cluster
 
+# Without a fault no interpreter starts: most calls are such calls.
 _PROGRAM = """\
-#!{python} -IS
-import sys
-sys.dont_write_bytecode = True
-sys.path.insert(0, {tests!r})
-from pbs_double.faults import run
-sys.exit(run({program!r}, {fault!r}, sys.argv[1:]))
+#!/bin/sh
+[ -e {fault} ] || exec {program} "$@"
+exec {python} -IBS -c 'import sys; sys.path.insert(0, sys.argv[1]); from pbs_double.faults import run
+sys.exit(run(*sys.argv[2:4], sys.argv[4:]))' {tests} {program} {fault} "$@"
 """
 
 
@@ -46,8 +46,9 @@ class Faulty:
         (folder / "bin").mkdir()
         for name in PROGRAMS:
             values = {"python": sys.executable, "tests": tests, "fault": str(folder / f"{name}.fault")}
+            values["program"] = str(behind.bin_dir / name)
             path = folder / "bin" / name
-            path.write_text(_PROGRAM.format(program=str(behind.bin_dir / name), **values))
+            path.write_text(_PROGRAM.format(**{key: shlex.quote(value) for key, value in values.items()}))
             path.chmod(0o755)
 
     def set(self, program: str, fault: Fault) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
+import getopt
 import sys
 import time
 
@@ -17,25 +17,19 @@ _ZERO = {"mem": "0kb", "ncpus": "0", "naccelerators": "0", "accelerator_memory":
 
 def main(state: State, arguments: list[str]) -> int:
     """Shows or marks nodes."""
-    parser = argparse.ArgumentParser(prog="pbsnodes", add_help=False)
-    for option in ("-a", "-v", "-o", "-r", "-l"):
-        parser.add_argument(option, action="store_true")
-    parser.add_argument("-C")
-    parser.add_argument("-F")
-    parser.add_argument("names", nargs="*")
-    options = parser.parse_args(arguments)
-    if options.l:
+    options, words = _parsed(arguments)
+    if "-l" in options:
         for name in state.nodes:
             if {"offline", "down"} & set(schedule.node_state(state, name).split(",")):
                 print(f"{name:<20} {schedule.node_state(state, name)} {state.nodes[name].get('comment', '')}")
         return 0
-    if options.o or options.r or options.C is not None:
-        return _mark(state, options)
-    unknown = [name for name in options.names if name not in state.nodes]
+    if {"-o", "-r", "-C"} & set(options):
+        return _mark(state, options, words)
+    unknown = [name for name in words if name not in state.nodes]
     for name in unknown:
         print(f"Node: {name},  Error: Unknown node ", file=sys.stderr)
-    names = list(state.nodes) if options.a else [name for name in options.names if name in state.nodes]
-    if options.F == "json":
+    names = list(state.nodes) if "-a" in options else [name for name in words if name in state.nodes]
+    if options.get("-F") == "json":
         sys.stdout.write(as_json.answer("nodes", {name: _as_json(state, name) for name in names}))
     else:
         for name in names:
@@ -43,22 +37,28 @@ def main(state: State, arguments: list[str]) -> int:
     return 1 if unknown else 0
 
 
-def _mark(state: State, options: argparse.Namespace) -> int:
+def _parsed(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options with their values, and the names; options may come behind names."""
+    given, words = getopt.gnu_getopt(arguments, "avorlC:F:")
+    return dict(given), words
+
+
+def _mark(state: State, options: dict[str, str], names: list[str]) -> int:
     status = 0
-    for name in options.names:
+    for name in names:
         if name not in state.nodes:
             print(f"Error marking node {name} - Unknown node ", file=sys.stderr)
             status = 1
             continue
         node = state.nodes[name]
-        if options.o:
+        if "-o" in options:
             node["offline"] = "1"
-        if options.r:
+        if "-r" in options:
             for flag in ("offline", "offline_by_mom"):
                 node.pop(flag, None)
-        if options.C:
-            node["comment"] = options.C
-        elif options.C == "":
+        if options.get("-C"):
+            node["comment"] = options["-C"]
+        elif "-C" in options:
             node.pop("comment", None)
     return status
 

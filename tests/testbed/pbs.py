@@ -16,8 +16,8 @@ import json
 import time
 from pathlib import Path
 
-from pbs_double import lending
 from pbs_double.cluster import PROGRAMS
+from pbs_double.lender import PORT as LENDER_PORT
 from pbs_double.real import HOME, installation, settings
 
 from testbed.archive import NodeFile, enabled
@@ -41,7 +41,7 @@ PROGRAM = """\
 import os
 import sys
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = "/run/testbed/pycache"  # no call compiles what another has
 os.environ["PBS_DOUBLE_HOSTS"] = {hosts!r}
 os.environ["PBS_DOUBLE_LENDER"] = {lender!r}
 sys.path.insert(0, {library!r})
@@ -156,7 +156,7 @@ def _double(bed: Bed, host: Host) -> list[NodeFile]:
     elif host == bed.controllers[0] and any(node.machine for node in bed.nodes):
         lender = f"{EXEC}/sbin/pbs_lender"
         made += [
-            NodeFile(lender, _program(bed, host, "lending", host.name), mode=0o755),
+            NodeFile(lender, _program(bed, host, "lender", host.name), mode=0o755),
             NodeFile("/lib/systemd/system/pbs-lender.service", LENDER_UNIT),
             enabled("pbs-lender.service"),
         ]
@@ -208,6 +208,6 @@ def _folder(bed: Bed) -> Path:
 
 def _program(bed: Bed, host: Host, module: str, first: str) -> str:
     hosts = " ".join(one.name for one in (*bed.controllers[:1], *bed.nodes))
-    lender = f"{bed.controllers[0].name}:{lending.PORT}" if host.machine else ""
+    lender = f"{bed.controllers[0].name}:{LENDER_PORT}" if host.machine else ""
     library = OWN_LIBRARY if host.machine else LIBRARY
     return PROGRAM.format(hosts=hosts, lender=lender, library=library, module=module, first=first, cluster=CLUSTER)

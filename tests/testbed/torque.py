@@ -34,7 +34,7 @@ PROGRAM = """\
 import os
 import sys
 
-sys.dont_write_bytecode = True
+sys.pycache_prefix = "/run/testbed/pycache"  # no call compiles what another has
 os.environ["TORQUE_DOUBLE_HOSTS"] = {hosts!r}
 os.environ["TORQUE_DOUBLE_HOST"] = {host!r}
 sys.path.insert(0, {library!r})
@@ -100,7 +100,7 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     home = f"{CLUSTER}/homes/{host.name}"  # where all hosts find it
     place = f"{host.name!r}, {home!r}, {CLUSTER!r}"
     made.append(NodeFile(f"{EXEC}/sbin/pbs_mom", _program(bed, host, "mom", "run", place), mode=0o755))
-    made.append(NodeFile(f"{EXEC}/sbin/momctl", _program(bed, host, "mom", "control", place), mode=0o755))
+    made.append(NodeFile(f"{EXEC}/sbin/momctl", _program(bed, host, "momctl", "control", place), mode=0o755))
     made.append(NodeFile("/usr/local/sbin/momctl", target=f"{EXEC}/sbin/momctl"))
     return [*made, NodeFile("/lib/systemd/system/pbs_mom.service", UNIT), enabled("pbs_mom.service")]
 

@@ -12,7 +12,7 @@ import sys
 import time
 import typing as t
 
-from torque_double import callers, life, pelog
+from torque_double import callers, life, sessions
 from torque_double.cluster import SERVER
 from torque_double.state import Job, Refused, State, mom_runs
 
@@ -174,7 +174,7 @@ def _signal(state: State, job: Job, given: dict[str, str]) -> None:
     else:
         number = signal.Signals[f"SIG{name.removeprefix('SIG')}"]
     if job.session and number is not None:
-        pelog.end_session(job.session, number)
+        sessions.end(job.session, number)
 
 
 def _rerun(state: State, job: Job, _given: dict[str, str]) -> None:

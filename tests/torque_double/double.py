@@ -13,14 +13,14 @@ import time
 import typing as t
 from pathlib import Path
 
-from torque_double import control, pbsnodes, pelog, qmgr, qstat, qsub, schedule
+from torque_double import control, pbsnodes, qmgr, qstat, qsub, schedule, sessions
 from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
 from torque_double.state import opened
 
 _PROGRAM = """\
 #!{python} -IS
 import sys
-sys.dont_write_bytecode = True
+sys.pycache_prefix = {folder!r} + "/pycache"  # no call compiles what another has
 sys.path.insert(0, {tests!r})
 from torque_double.{module} import {function}
 sys.exit({function}({first!r}, {folder!r}, sys.argv[1:]))
@@ -69,13 +69,13 @@ def started(folder: Path) -> t.Iterator[Cluster]:
     finally:
         with opened(folder) as state:
             (folder / "owner").write_text("gone")
-            sessions = {number for job in state.jobs.values() for number in (job.session, job.watcher) if number}
+            left = {number for job in state.jobs.values() for number in (job.session, job.watcher) if number}
         for host in HOSTS:
             lock = home_of(folder, host) / "mom_priv/mom.lock"
             with contextlib.suppress(OSError, ValueError):
                 os.kill(int(lock.read_text()), signal.SIGKILL)
-        for session in sessions:
-            pelog.end_session(session)
+        for session in left:
+            sessions.end(session)
 
 
 def home_of(folder: Path, host: str) -> Path:
@@ -92,9 +92,9 @@ def run_mom(host: str, folder: str, arguments: list[str]) -> int:
 
 def run_momctl(host: str, folder: str, arguments: list[str]) -> int:
     """`momctl` of a cluster that was started here."""
-    from torque_double import mom
+    from torque_double import momctl
 
-    return mom.control(host, str(home_of(Path(folder), host)), folder, arguments)
+    return momctl.control(host, str(home_of(Path(folder), host)), folder, arguments)
 
 
 def run(program: str, folder: str, arguments: list[str]) -> int:

@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from torque_double import life, pelog, schedule
+from torque_double import life, pelog, schedule, sessions
 from torque_double.state import Job, State, Task, alive, mom_runs, opened
 
 _LOOK = 0.05
@@ -61,26 +61,6 @@ def run(host: str, home: str, folder: str, arguments: list[str]) -> int:
         os.write(writer, b"1")
         os.close(writer)
         mom.serve()
-    return 0
-
-
-def control(host: str, _home: str, folder: str, arguments: list[str]) -> int:
-    """`momctl`: only `-q clearmsg`, `-s`, which ends the MoM, and of `-d 3` whose connections it takes."""
-    with opened(Path(folder)) as state:
-        if not mom_runs(state, host):
-            print("mom: could not connect to local mom", file=sys.stderr)
-            return 1
-        if arguments[:1] == ["-s"]:
-            os.kill(int((Path(state.homes[host]) / "mom_priv/mom.lock").read_text()), signal.SIGKILL)
-            print(f"mom {host}: shutdown request successful on {host}")
-        elif arguments[:2] == ["-q", "clearmsg"]:
-            state.messages.pop(host, None)
-            print(f"mom {host}:  clearmsg = 'messages cleared'")
-        elif arguments == ["-d", "3"]:
-            print("Trusted Client List:  " + ",".join(f"{each}:15003" for each in state.homes))
-        else:
-            print(f"momctl of the double does not know {arguments}", file=sys.stderr)
-            return 1
     return 0
 
 
@@ -180,7 +160,7 @@ class Mom:
         due = [session for when, session in self._doomed if time.monotonic() >= when]
         self._doomed = [(when, session) for when, session in self._doomed if session not in due]
         for session in due:
-            pelog.end_session(session)
+            sessions.end(session)
 
     def _perform(self, task: Task, job: Job) -> None:
         if task.kind in _IN_A_CHILD:
@@ -196,7 +176,7 @@ class Mom:
 
     def _end(self, session: int) -> None:
         """Ask it to end, and kill it later."""
-        pelog.end_session(session, signal.SIGTERM)
+        sessions.end(session, signal.SIGTERM)
         self._doomed.append((time.monotonic() + _KILL_DELAY, session))
 
     def _scripts(self, kind: str, job: Job) -> tuple[int, str]:
@@ -278,8 +258,8 @@ class Mom:
                 code = process.wait(timeout=0.5)
             except subprocess.TimeoutExpired:
                 if not self._owner.exists():
-                    pelog.end_session(process.pid)
-        pelog.end_session(process.pid)  # same-session children do not outlive it
+                    sessions.end(process.pid)
+        sessions.end(process.pid)  # same-session children do not outlive it
         with opened(self._folder) as state:
             job = life.of_task(state, task)
             if job is None or job.stage != "run":

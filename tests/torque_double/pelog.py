@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import signal
 import stat
 import subprocess
-import sys
 import typing as t
 from pathlib import Path
 
+from torque_double import sessions
 from torque_double.cluster import USERS
 from torque_double.state import Job
 
@@ -130,7 +129,7 @@ def _run(path: str, name: str, job: Job, place: Place) -> int:
     try:
         code = process.wait(timeout=seconds)
     except subprocess.TimeoutExpired:
-        end_session(process.pid)
+        sessions.end(process.pid)
         process.wait()
         return TIMED_OUT
     return max(code, 0)
@@ -214,16 +213,3 @@ def uid_of(user: str) -> int:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
         return USERS.get(user, 65534)
-
-
-def end_session(session: int, number: int = signal.SIGKILL) -> None:
-    """End every process of a session, as the MoM does by the kernel's list."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                words = (entry / "stat").read_text().rpartition(")")[2].split()
-                if int(words[3]) == session:
-                    os.kill(int(entry.name), number)
-            except (OSError, ValueError, IndexError):
-                continue
-    sys.stdout.flush()

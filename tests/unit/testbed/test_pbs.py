@@ -62,7 +62,7 @@ def test_a_virtual_machine_mounts_nothing_and_borrows_the_state_from_the_first_c
         assert "'ctl:15010'" in str(found["n1"][path].content)
     assert "PBS_DOUBLE_LENDER\"] = ''" in str(found["ctl"]["/opt/pbs/bin/qstat"].content)
     ours = {path.removeprefix(pbs.OWN_LIBRARY) for path in found["n1"] if path.startswith(pbs.OWN_LIBRARY)}
-    assert {"/pbs_double/mom.py", "/pbs_double/lending.py", "/pbs_double/state.py"} <= ours
+    assert {"/pbs_double/mom.py", "/pbs_double/lender.py", "/pbs_double/lending.py", "/pbs_double/state.py"} <= ours
 
 
 def test_openpbs_is_seen_where_it_is_installed_and_where_it_lies_as_a_rule(paper_bed: Beds) -> None:

@@ -13,6 +13,7 @@ from threading import Thread
 
 import pytest
 from pbs_double import lending
+from pbs_double.lender import Lender
 
 TURNS = 40
 Taken = Callable[[], contextlib.AbstractContextManager[lending.Copy]]
@@ -21,7 +22,7 @@ Taken = Callable[[], contextlib.AbstractContextManager[lending.Copy]]
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """A lender of an empty folder."""
-    with lending.Lender(tmp_path, ("127.0.0.1", 0)) as lender:
+    with Lender(tmp_path, ("127.0.0.1", 0)) as lender:
         serving = Thread(target=lender.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
         yield f"127.0.0.1:{lender.server_address[1]}"
