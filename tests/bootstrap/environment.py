@@ -79,6 +79,8 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         # Here and not in ansible.cfg: molecule writes a configuration of its own and keeps these.
         "ANSIBLE_CALLBACK_PLUGINS": str(where.checkout / "tests/ansible_plugins/callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "module_archives",
+        # Ansible's own without -C: hosts of a test bed are on this machine. ssh would compress each module for them.
+        "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_HOME": str(own / "ansible"),
         "MYPY_CACHE_DIR": str(own / "mypy"),
         "RUFF_CACHE_DIR": str(own / "ruff"),

@@ -129,6 +129,7 @@ def build(wanted: Recipe, base: CachedImage | None, work: Path) -> None:
         with step("packages for roles to install, pause and busybox images"), rootfs.online(root):
             rootfs.download(root, recipe.OFFERED_PACKAGES, result / "debs")
             rootfs.container_images(root, work, result / "images")
+        rootfs.store_uncompressed(result / "debs", work / "package")
         rootfs.index_packages(result / "debs")
     else:
         rootfs.unpack(base.folder / ROOTFS, root)

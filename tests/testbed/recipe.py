@@ -14,7 +14,7 @@ import json
 from dataclasses import dataclass
 
 # Raised when the way an image is built changes what is in it.
-FORMAT = 3
+FORMAT = 4
 SUITES = {12: "bookworm", 13: "trixie"}
 DEFAULT_DEBIAN = 12
 

@@ -118,6 +118,14 @@ def download(root: Path, packages: Sequence[str], into: Path) -> None:
         shutil.move(package, into / package.name)
 
 
+def store_uncompressed(folder: Path, work: Path) -> None:
+    """Pack packages anew without compression: every conversion of a test node unpacks them."""
+    for package in sorted(folder.glob("*.deb")):
+        run(["dpkg-deb", "--raw-extract", str(package), str(work)], timeout=120)
+        run(["dpkg-deb", "-Znone", "--build", str(work), str(package)], timeout=120)
+        shutil.rmtree(work)
+
+
 def index_packages(folder: Path) -> None:
     """Make a folder of packages an apt repository."""
     stanzas = []
