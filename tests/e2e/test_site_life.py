@@ -10,19 +10,18 @@ end everything is as it was before, but for what the site has changed.
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from e2e.beds import own_bed
 from e2e.outage import without_api
 from e2e.playing import Said
 from e2e.site_of import IMAGE, ConvertedSite
 from e2e.whole_site import CONF, differences, look
+from testbed import sysctls
+from testbed.api import RunningBed
 
-BED = f"life-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
 NODES = ("n1", "n2")
 BATCH, CONVERTING = "converged.hpc/batch", "converged.hpc/converting"
@@ -32,10 +31,9 @@ KEPT = re.compile(r"/var/lib/converged(/record(/kept(/.*)?)?)?")
 
 
 @pytest.fixture(scope="module")
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
+def site(bed: RunningBed, tmp_path_factory: pytest.TempPathFactory) -> ConvertedSite:
     """Two plain nodes with Slurm 22.05, and a control plane."""
-    with own_bed(request, BED) as bed:
-        yield ConvertedSite(bed, tmp_path_factory.mktemp("life"))
+    return ConvertedSite(bed, tmp_path_factory.mktemp("life"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,6 +114,17 @@ def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> Non
     taints = site.taints()
     assert (BATCH in taints["n1"], BATCH in taints["n2"]) == (True, False)
     assert CONVERTING not in taints["n1"] | taints["n2"]
+
+
+def test_a_converted_node_differs_in_all_that_the_comparison_reads(
+    site: ConvertedSite, before: Mapping[str, Any]
+) -> None:
+    """Without this control the way back could be compared in less than a conversion changes."""
+    found = differences(before, look(site))["n2"]
+    settings = {f"sysctl {name}": [f"{was}\n", sysctls.KUBELETS[name]] for name, was in sysctls.OF_NODES.items()}
+    assert {name: [was, now.strip()] for name, (was, now) in found.items() if name in settings} == settings
+    assert {"mount /var/lib/kubelet", "filter", "package containerd"} <= set(found)
+    assert [name for name in found if name.startswith("of packages /var/lib/dpkg/info/containerd")]
 
 
 def assert_nothing_changed(again: Said) -> None:

@@ -1,11 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Single roles that go back alone leave nothing, also from a node that a job holds.
-
-Before that, the comparison of the way back is shown to see what it is there for: with a kubelet a node differs in its
-packages, mounts, packet filter and kernel settings.
-"""
+"""Single roles that go back alone leave nothing, also from a node that a job holds."""
 
 from __future__ import annotations
 
@@ -18,8 +14,8 @@ from e2e.beds import own_bed
 from e2e.playing import play
 from e2e.site_of import ConvertedSite
 from e2e.whole_site import differences, look
-from testbed import sysctls
 
+pytestmark = pytest.mark.soak
 BED = f"parts-{os.getpid()}"
 BATCH = "converged.hpc/batch"
 OURS = ("converged.hpc/leases", "converged.hpc/held-by")
@@ -56,19 +52,9 @@ def test_a_runtime_that_no_kubelet_has_used_goes_back_alone(site: ConvertedSite,
     assert differences(before, look(site)) == {}
 
 
-def test_a_converted_node_differs_in_all_that_the_comparison_reads(
-    site: ConvertedSite, before: Mapping[str, Any]
-) -> None:
-    site.play("site")
-    found = differences(before, look(site))["n1"]
-    settings = {f"sysctl {name}": [f"{was}\n", sysctls.KUBELETS[name]] for name, was in sysctls.OF_NODES.items()}
-    assert {name: [was, now.strip()] for name, (was, now) in found.items() if name in settings} == settings
-    assert {"mount /var/lib/kubelet", "filter", "package containerd"} <= set(found)
-    assert [name for name in found if name.startswith("of packages /var/lib/dpkg/info/containerd")]
-
-
 def test_nodeshare_goes_back_alone_from_a_node_that_a_job_holds(site: ConvertedSite) -> None:
     """The controllers' service stays, and keeps pods away until the job ends; then it opens the node."""
+    site.play("site")
     words = ["sbatch", "--parsable", "--nodelist=n1", "--output=/dev/null", "--wrap", "sleep 3600"]
     job = site.bed.ssh("ctl", words).out.strip()
     site.until("ctl", f"squeue -h -j {job} -t R -o %N | grep -qx n1")

@@ -8,28 +8,25 @@ of the cluster, a second operator. Each is said in one line, and the whole site 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 import yaml
 from _pytest.mark import ParameterSet
-from e2e.beds import own_bed
 from e2e.playing import Said, play, until
 from e2e.site_of import SITE_SECONDS, ConvertedSite, kill
 from e2e.whole_site import CONF, OURS, differences, look
+from testbed.api import RunningBed
 
-BED = f"refusals-{os.getpid()}"
 HOSTS = ("ctl", "n1", "n2")
 RUN = "/run/converged.hpc.lock"
 
 
 @pytest.fixture(scope="module")
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConvertedSite]:
-    """Two plain nodes with Slurm 22.05, and a control plane."""
-    with own_bed(request, BED) as bed:
-        yield ConvertedSite(bed, tmp_path_factory.mktemp("site"))
+def site(bed: RunningBed, tmp_path_factory: pytest.TempPathFactory) -> ConvertedSite:
+    """Two plain nodes with Slurm 22.05, and a control plane: they stay as they are for the site's life."""
+    return ConvertedSite(bed, tmp_path_factory.mktemp("site"))
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def run_pytest(context: Context, marks: str, *arguments: str, env: dict[str, str
 
 
 def folder_of(gate: str) -> str:
-    """Return the folder whose tests a gate runs."""
+    """Return the folder of the tests that a gate runs."""
     return f"tests/{gate}"
 
 

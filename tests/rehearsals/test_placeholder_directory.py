@@ -85,7 +85,8 @@ def test_roles_by_themselves_read_the_kubelets_file(rehearsal: Any, answer: dict
     assert is_one(*asked(rehearsal)) == directory
 
 
-@pytest.mark.parametrize("order", [ROLES, ROLES[::-1]], ids="-".join)
+# In every change the other order is tried below, without an answer of the preflight.
+@pytest.mark.parametrize("order", [ROLES, pytest.param(ROLES[::-1], marks=pytest.mark.soak)], ids="-".join)
 @pytest.mark.parametrize("directory", [ON_DISK, IN_MEMORY, "/srv/static pods"])
 def test_both_roles_have_the_directory_that_one_variable_names(
     rehearsal: Any, order: tuple[str, ...], directory: str

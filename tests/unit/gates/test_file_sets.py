@@ -186,7 +186,6 @@ def test_the_search_for_roles_and_programs_finds_those_of_a_known_gate() -> None
     [
         ("tests/e2e/singularity/ask.go", "molecule-singularity-cri"),
         ("tests/pbs/cgroups_hook.py", "e2e-pbs-site"),
-        ("tests/unit/plugins/module_utils/_record/fake_node.py", "sanity"),
     ],
 )
 def test_a_gate_reads_a_file_that_it_copies_or_gives_to_a_program(path: str, gate: str) -> None:
