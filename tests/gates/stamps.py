@@ -23,11 +23,15 @@ from functools import cached_property
 from pathlib import Path
 
 from pbs_double import real as pbs
+from testbed import spark_image
 from testbed.binaries import BIN_DIR_VARIABLE
 from testbed.cgroups import host_version
 from testbed.errors import BedError
+from testbed.images import MANIFEST
 from testbed.kube_go import WHEEL, WHEEL_VERSION, go_environment, places, probe
+from testbed.machine_recipe import DiskRecipe
 from testbed.paths import cache_dir
+from testbed.recipe import LAYERS, SUITES, Recipe
 from torque_double import real as torque
 
 from gates.file_sets import FileMap
@@ -125,8 +129,9 @@ class Stamps:
         return [sys.version, platform.release(), *tools, *pythons, _pbs(self.environ), _torque(self.environ), kept]
 
     def _beds(self) -> list[str]:
-        """The tool chain, the container engine, and the contents of the node images in the cache."""
-        manifests = sorted((Path(self.environ["CONVERGED_CACHE"]) / "images").glob("*/manifest.json"))
+        """The tool chain, the container engine, and the contents of those node images in the cache that are ours."""
+        folder = Path(self.environ["CONVERGED_CACHE"]) / "images"
+        manifests = [path for name in image_keys() if (path := folder / name / MANIFEST).exists()]
         return [*self._machine, *(f"{path.parent.name} {self._hash(path)}" for path in manifests)]
 
     @cached_property
@@ -141,6 +146,12 @@ class Stamps:
             mode = "x" if state.st_mode & 0o100 else "-"
             self._hashes[known] = mode + hashlib.sha256(path.read_bytes()).hexdigest()
         return self._hashes[known]
+
+
+def image_keys() -> list[str]:
+    """Return the names of all images that a bed of this checkout can have; a cache has those of others, too."""
+    nodes = [Recipe(debian, layer).key for debian in SUITES for layer in ("", *LAYERS)]
+    return [*nodes, *(DiskRecipe(selinux=selinux).key for selinux in (False, True)), spark_image.key()]
 
 
 def _pbs(environ: Mapping[str, str]) -> str:

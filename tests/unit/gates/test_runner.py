@@ -28,6 +28,8 @@ from gates.pool import Outcome, in_order, next_ready, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
 from gates.sanity import a_home
 from gates.stamps import Stamps
+from testbed.images import MANIFEST
+from testbed.recipe import Recipe
 
 GATES = catalogue.gates()
 
@@ -397,6 +399,21 @@ def test_a_key_asks_the_tool_chain_once_a_run(
     stamps = stamped()
     assert stamps.key(bed, context(bed)) == stamps.key(bed, context(bed))
     assert (tmp_path / "asked").read_text(encoding="utf-8") == "asked\n"
+
+
+def test_images_of_another_checkout_are_none_that_a_bed_here_can_have(
+    context: Callable[[Gate], Context], stamped: Callable[..., Stamps], tmp_path: Path
+) -> None:
+    bed = gate("bed", passes, on_bed=True, reads=("one",))
+
+    def key(name: str, content: str) -> str | None:
+        (tmp_path / "images" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "images" / name / MANIFEST).write_text(content, encoding="utf-8")
+        return stamped().key(bed, context(bed))
+
+    ours = key(Recipe(12).key, "built")
+    assert key("debian12-node-000000000000", "of another recipe") == ours
+    assert key(Recipe(12).key, "built anew") != ours
 
 
 def test_old_stamps_and_those_that_a_kill_left_unfinished_are_removed(
