@@ -30,6 +30,8 @@ LABEL, CACHE_LABEL = "converged.bed", "converged.cache"
 RUN_DIR = Path("/run/converged-hpc")
 QUICK = 30.0
 SLOW = 120.0
+# How often all containers are listed while some of them go.
+LISTINGS = 20
 # By storage and name of the container: what this process knows.
 MAIN_PROCESSES: dict[tuple[Path, str], MainProcess] = {}
 
@@ -230,9 +232,18 @@ class Podman:
     def all_names(self, prefix: str) -> list[str]:
         """Return the names that begin with `prefix` of all containers, those of a killed `create` too."""
         # What is external to podman is listed whatever the filter is.
-        filtered = ("--filter", f"name=^{prefix}", "--format", "json")
-        listed = json.loads(self.call("ps", "--all", "--external", *filtered).out or "[]")
-        return [name for entry in listed for name in entry["Names"] or () if name.startswith(prefix)]
+        listing = ("ps", "--all", "--external", "--filter", f"name=^{prefix}", "--format", "json")
+        done = self.call(*listing, check=False)
+        # podman fails when a container of another bed goes while it looks at each of them.
+        for _again in range(LISTINGS - 1):
+            if "container not known" not in done.err:
+                break
+            done = self.call(*listing, check=False)
+        if done.rc != 0:
+            raise failure("podman ps --all --external", done)
+        return [
+            name for entry in json.loads(done.out or "[]") for name in entry["Names"] or () if name.startswith(prefix)
+        ]
 
     def rm(self, container: str) -> None:
         """Remove a container whatever its state; none is fine, half-made is fine."""

@@ -149,6 +149,37 @@ def test_down_removes_everything_however_often_up_and_down_are_killed(
     assert not bed_dir("b").exists()
 
 
+GONE = Completed(125, "", "Error: determining buildah container for container 0a1b: container not known")
+REFUSED = Completed(125, "", "Error: database is locked")
+
+
+def test_containers_are_listed_again_when_one_of_another_bed_goes_meanwhile(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = Completed(0, json.dumps([{"Names": ["b-n1"]}, {"Names": ["c-n1"]}, {"Names": None}]), "")
+    answers = iter([GONE, GONE, listed])
+    monkeypatch.setattr(podman, "run", lambda _argv, **_settings: next(answers))
+    assert Podman(Way.V1).all_names("b-") == ["b-n1"]
+    assert not list(answers)
+
+
+@pytest.mark.parametrize(("answer", "times"), [(REFUSED, 1), (GONE, podman.LISTINGS)])
+def test_what_podman_refuses_is_said_and_no_list_of_containers(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, answer: Completed, times: int
+) -> None:
+    asked = []
+
+    def run(argv: Sequence[str], *, check: bool, **_settings: object) -> Completed:
+        asked.append(argv)
+        assert not check
+        return answer
+
+    monkeypatch.setattr(podman, "run", run)
+    with pytest.raises(BedError, match=answer.err):
+        Podman(Way.V1).all_names("b-")
+    assert len(asked) == times
+
+
 @pytest.mark.parametrize("way", list(Way))
 def test_a_record_reads_back_as_it_was_written(paper_bed: Beds, way: Way) -> None:
     bed = paper_bed(name="b", way=way, nodes=3)
