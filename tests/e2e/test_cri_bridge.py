@@ -401,6 +401,7 @@ def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     assert set(site.play("site").changed().values()) == {0}
 
 
+@pytest.mark.soak
 def test_a_site_is_as_it_was_after_the_way_back_from_either_runtime(
     site: Sharing, before: Mapping[str, Mapping[str, object]]
 ) -> None:

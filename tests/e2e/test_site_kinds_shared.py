@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A site of several nodes with one slurm.conf that all of them mount: converted, taken by one job, and taken back. Of
-four nodes and of eight, and one is lost on the way. In every change two nodes have one slurm.conf in test_site_rolling.
+four nodes and of eight, and one is lost on the way. In every change three nodes have one slurm.conf in test_spark.
 """
 
 from __future__ import annotations

@@ -44,10 +44,11 @@ DRIVER = f"system:serviceaccount:{NAMESPACE}:spark-driver"
 
 @pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sharing]:
-    """Three shared nodes, the placement daemon on the batch controller, and all that Spark needs of a site."""
-    with own_bed(request, BED, "--nodes", "3") as bed:
+    """Three shared nodes with one slurm.conf, the placement daemon, and all that Spark needs of a site."""
+    with own_bed(request, BED, "--nodes", "3", "--slurm-conf", "shared") as bed:
         folder = tmp_path_factory.mktemp("spark")
         sharing = Sharing(bed, folder)
+        sharing.set("all", slurm_share_conf="shared")
         if not request.config.getoption("--bed"):
             spark_site.Scheduler(bed, folder / "scheduler").install()
             sharing.play("site")

@@ -86,7 +86,7 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         run([*AS_ROOT, "rm", "-rf", *{str(Podman(way).run_dir.parent) for way in Way}], timeout=30)
 
 
-@pytest.mark.parametrize("step", ["import", "keys, folders, network"])
+@pytest.mark.parametrize("step", [pytest.param("import", marks=pytest.mark.soak), "keys, folders, network"])
 def test_a_disk_that_runs_full_is_said_in_one_line_and_nothing_is_left(small_disk: Path, step: str) -> None:
     environ = {**os.environ, "PYTHONPATH": str(api.TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
     argv = [sys.executable, "-m", "testbed", "up", "--name", NAME, *PLAIN]

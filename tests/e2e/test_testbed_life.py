@@ -87,9 +87,9 @@ def test_a_node_begins_with_slurm_and_nothing_of_kubernetes() -> None:
 @pytest.mark.parametrize(
     ("line", "seconds"),
     [
-        ("keys, folders, network", 0.0),
+        pytest.param("keys, folders, network", 0.0, marks=pytest.mark.soak),
         ("keys, folders, network", 0.1),
-        ("boot 3 containers", 0.0),
+        pytest.param("boot 3 containers", 0.0, marks=pytest.mark.soak),
         ("boot 3 containers", 0.3),
         ("wait for systemd", 0.0),
     ],
@@ -146,7 +146,7 @@ def test_eight_nodes_cost_less_than_a_minute_and_run_one_job_together() -> None:
     assert before_work + 2 <= machine.ask("processor", NAME) < before_work + 30
 
 
-# In every change jobs run on the first and the last kind in test_site_rolling and test_site_kinds.
+# In every change jobs run on the first and the last kind in test_spark and test_site_kinds.
 @pytest.mark.parametrize(
     "options",
     [

@@ -37,6 +37,7 @@ def before(site: TorqueSite) -> Mapping[str, Mapping[str, object]]:
     return look(site)
 
 
+@pytest.mark.soak
 def test_a_plan_touches_nothing_and_a_link_in_place_of_a_script_is_refused_by_its_name(
     site: TorqueSite, before: Mapping[str, Any]
 ) -> None:

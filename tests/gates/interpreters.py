@@ -26,6 +26,15 @@ def interpreters(environ: Mapping[str, str], *, lowest: Version) -> dict[Version
     return first_of_each(candidates, lowest=lowest)
 
 
+def of_every_change(found: Mapping[Version, Path], *, quick: bool = False) -> dict[Version, Path]:
+    """Return the oldest and the newest, at a quick look the oldest: what one between them lacks, the oldest lacks too.
+
+    `found` is in order. Parts of soak take all.
+    """
+    versions = list(found)
+    return {version: found[version] for version in sorted({*versions[:1], *(() if quick else versions[-1:])})}
+
+
 def first_of_each(candidates: Iterable[Path], *, lowest: Version) -> dict[Version, Path]:
     """The first candidate of every version from the lowest up that really is that version."""
     found: dict[Version, Path] = {}

@@ -15,6 +15,7 @@ from pathlib import Path
 from gates.file_sets import Scope
 from gates.gate import Context, Gate, GateFailure
 from gates.payloads import run_payload_tests_everywhere
+from gates.sanity import run_sanity_everywhere
 from gates.with_pytest import run_pytest, run_pytest_on_bed
 
 PART_LIMIT = 80 * 60.0
@@ -50,6 +51,7 @@ def soak_parts(scopes: tuple[Scope, ...]) -> list[Gate]:
     parts = [
         _part("soak-payloads", soak_payloads),
         _part("soak-payloads-everywhere", run_payload_tests_everywhere),
+        _part("soak-sanity-everywhere", run_sanity_everywhere),
     ]
     parts += [_part(name, _random(arguments)) for name, arguments in RANDOM_PARTS.items()]
     parts += [

@@ -14,7 +14,7 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from testbed.kube_go import MEMORY_DISK, free_memory
 
 from gates import skips
 from gates.gate import Context, GateFailure
-from gates.interpreters import Version, interpreters
+from gates.interpreters import Version, interpreters, of_every_change
 
 TESTS = "tests/payloads"
 # More than there are processors: these tests wait for processes and time limits half of their time.
@@ -40,17 +40,12 @@ def floor(text: str) -> Version:
 def run_payload_tests(context: Context) -> None:
     """Run them under the oldest interpreter and the newest; at a quick look under the oldest alone."""
     found = _interpreters(context)
-    _run_under(context, {version: found[version] for version in chosen(list(found), quick=context.quick)})
+    _run_under(context, of_every_change(found, quick=context.quick))
 
 
 def run_payload_tests_everywhere(context: Context) -> None:
     """Run them under every interpreter that there is."""
     _run_under(context, _interpreters(context))
-
-
-def chosen(versions: Sequence[Version], *, quick: bool) -> list[Version]:
-    """Return those of every change, of these in order: the first and the last; at a quick look the first."""
-    return sorted({*versions[:1], *(() if quick else versions[-1:])})
 
 
 def _interpreters(context: Context) -> dict[Version, Path]:

@@ -11,13 +11,13 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gates.artifact import tree_for_ansible_test
 from gates.file_sets import load
 from gates.gate import Context, GateFailure
-from gates.interpreters import interpreters
+from gates.interpreters import Version, interpreters, of_every_change
 from gates.skips import ALLOWED, Skip, allowed_reasons, refused, report
 
 SKIPPED = re.compile(r'Skipping sanity test "(?P<test>[^"]+)"(?P<python> on Python [\d.]+)? (?P<reason>.+)')
@@ -47,12 +47,27 @@ PROSE_TESTS = (
 
 
 def run_sanity(context: Context) -> None:
-    """Run every sanity test on a copy of the collection that has no documentation: `sanity-prose` looks at that."""
+    """Run every sanity test on a copy of the collection that has no documentation: `sanity-prose` looks at that.
+
+    What is compiled and imported is tried by the oldest Python, the newest, and the one that runs ansible-test.
+    """
+    _run_on_what_ships(context, of_every_change(_interpreters(context)))
+
+
+def run_sanity_everywhere(context: Context) -> None:
+    """Compile and import the same under every Python that there is."""
+    _run_on_what_ships(context, _interpreters(context), "--test", "compile", "--test", "import")
+
+
+def _interpreters(context: Context) -> dict[Version, Path]:
+    return interpreters(context.environ, lowest=(3, 8))
+
+
+def _run_on_what_ships(context: Context, found: Mapping[Version, Path], *options: str) -> None:
     files = load()
     folder = tree_for_ansible_test(context, "sanity", lambda path: files.set_of(path) not in TEXTS)
-    found = interpreters(context.environ, lowest=(3, 8))
     context.say(f"SHOW interpreters: {', '.join('{}.{}'.format(*version) for version in found)}")
-    _run_ansible_test(context, folder, [str(path.parent) for path in found.values()])
+    _run_ansible_test(context, folder, [str(path.parent) for path in found.values()], *options)
 
 
 def run_sanity_of_prose(context: Context) -> None:

@@ -62,7 +62,8 @@ def is_one(share: dict[str, Any], kubelet: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("read", "directory"), [(ON_DISK, ON_DISK), ("/etc/kubernetes/manifests", IN_MEMORY), ("", IN_MEMORY)]
+    ("read", "directory"),
+    [(ON_DISK, ON_DISK), ("/etc/kubernetes/manifests", IN_MEMORY), pytest.param("", IN_MEMORY, marks=pytest.mark.soak)],
 )
 def test_a_site_leaves_a_node_of_an_earlier_release_its_directory_and_gives_others_one_in_memory(
     rehearsal: Any, read: str, directory: str
@@ -87,7 +88,9 @@ def test_roles_by_themselves_read_the_kubelets_file(rehearsal: Any, answer: dict
 
 # In every change the other order is tried below, without an answer of the preflight.
 @pytest.mark.parametrize("order", [ROLES, pytest.param(ROLES[::-1], marks=pytest.mark.soak)], ids="-".join)
-@pytest.mark.parametrize("directory", [ON_DISK, IN_MEMORY, "/srv/static pods"])
+@pytest.mark.parametrize(
+    "directory", [*(pytest.param(one, marks=pytest.mark.soak) for one in (ON_DISK, IN_MEMORY)), "/srv/static pods"]
+)
 def test_both_roles_have_the_directory_that_one_variable_names(
     rehearsal: Any, order: tuple[str, ...], directory: str
 ) -> None:
@@ -95,7 +98,7 @@ def test_both_roles_have_the_directory_that_one_variable_names(
     assert is_one(*asked(rehearsal, roles=order, node_share_manifests=directory)) == directory
 
 
-@pytest.mark.parametrize("order", [ROLES, ROLES[::-1]], ids="-".join)
+@pytest.mark.parametrize("order", [pytest.param(ROLES, marks=pytest.mark.soak), ROLES[::-1]], ids="-".join)
 def test_where_preflight_had_no_answer_the_roles_read_the_file(rehearsal: Any, order: tuple[str, ...]) -> None:
     rehearsal.answer({"failed": True, "msg": "timed out"}, module="share_node_info")
     rehearsal.answer({"content": base64.b64encode(f"staticPodPath: {ON_DISK}\n".encode()).decode()}, module="slurp")

@@ -50,7 +50,8 @@ OVER_EMPTY = {"torque_bin_dir": "", **OLDER_TORQUE}
     ("variables", "playbook"),
     [
         *((TORQUE, playbook) for playbook in ("site", "verify", "status")),
-        *((variables, "site") for variables in (OLDER_TORQUE, OVER_EMPTY)),
+        (OVER_EMPTY, "site"),
+        pytest.param(OLDER_TORQUE, "site", marks=pytest.mark.soak),
         *(
             pytest.param(variables, playbook, marks=pytest.mark.soak)
             for variables in (OLDER_TORQUE, OVER_EMPTY)

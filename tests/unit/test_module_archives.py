@@ -19,6 +19,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 PLAY = "- hosts: localhost\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n    - converged.hpc.probe:\n"
 MODULE = """
@@ -126,6 +128,7 @@ def test_a_kept_archive_has_bytecode_that_the_next_run_takes(tmp_path: Path) -> 
     assert '"answer": "by bytecode"' in run.play()
 
 
+@pytest.mark.soak
 def test_bytecode_of_another_python_is_passed_over(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play()
@@ -136,6 +139,7 @@ def test_bytecode_of_another_python_is_passed_over(tmp_path: Path) -> None:
     assert '"answer": "first"' in run.play()
 
 
+@pytest.mark.soak
 def test_another_copy_of_the_collection_has_its_own_archives(tmp_path: Path) -> None:
     """A test from the built tarball must not run the modules of the checkout."""
     one = Run(tmp_path / "one")
@@ -147,6 +151,7 @@ def test_another_copy_of_the_collection_has_its_own_archives(tmp_path: Path) -> 
     assert '"answer": "other"' in other.play(shared)
 
 
+@pytest.mark.soak
 def test_without_a_cache_ansible_packs_as_ever(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
@@ -154,6 +159,7 @@ def test_without_a_cache_ansible_packs_as_ever(tmp_path: Path) -> None:
     assert not run.cache.exists()
 
 
+@pytest.mark.soak
 def test_a_lost_folder_of_archives_is_made_again(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play()

@@ -84,6 +84,7 @@ def before(deployment: Deployment) -> dict[str, dict[str, object]]:
     return {host: deployment.listing(host) for host in HOSTS}
 
 
+@pytest.mark.soak
 def test_check_mode_says_what_it_would_do_on_hosts_that_have_nothing(
     deployment: Deployment, before: dict[str, dict[str, object]]
 ) -> None:
@@ -163,7 +164,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("bad", [pytest.param("settings", marks=pytest.mark.soak), "policy"])
 def test_what_the_daemon_would_refuse_never_reaches_it(deployment: Deployment, bad: str) -> None:
     said = deployment.role(check=False, **BAD[bad])
     assert said.rc != 0
@@ -219,6 +220,7 @@ def difference(deployment: Deployment, before: dict[str, dict[str, object]], hos
     return set(listing.difference(before[host], deployment.listing(host))) - {"unit network-online.target"}
 
 
+@pytest.mark.soak
 def test_a_record_that_goes_back_as_a_whole_leaves_nothing_of_the_daemon_but_its_packages(
     deployment: Deployment, before: dict[str, dict[str, object]]
 ) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from gates import reference, skips
-from gates.interpreters import first_of_each, version_in_name
-from gates.payloads import chosen, floor, memory_folder
+from gates.interpreters import first_of_each, of_every_change, version_in_name
+from gates.payloads import floor, memory_folder
 from gates.roles import judge
 from gates.sanity import STAND_IN, skips_in, wanted_pip
 
@@ -233,9 +233,9 @@ def test_a_floor_is_a_version() -> None:
 def test_payloads_run_under_the_oldest_and_the_newest_python(
     there: list[int], every_change: list[int], quick: list[int]
 ) -> None:
-    versions = [(3, minor) for minor in there]
-    assert chosen(versions, quick=False) == [(3, minor) for minor in every_change]
-    assert chosen(versions, quick=True) == [(3, minor) for minor in quick]
+    found = {(3, minor): Path(f"/usr/bin/python3.{minor}") for minor in there}
+    assert of_every_change(found) == {(3, minor): found[3, minor] for minor in every_change}
+    assert of_every_change(found, quick=True) == {(3, minor): found[3, minor] for minor in quick}
 
 
 def test_the_stand_in_for_get_pip_is_python_and_names_its_wheel() -> None:

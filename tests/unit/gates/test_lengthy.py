@@ -63,7 +63,14 @@ def test_soak_has_a_part_for_every_kind_of_long_test() -> None:
     names = [part.name for part in soak_parts((SCOPE, quiet))]
 
     scopes = ["soak-e2e-one", "soak-e2e-one-1", "soak-e2e-one-2"]
-    assert names == ["soak-payloads", "soak-payloads-everywhere", *RANDOM_PARTS, *CHURN_PARTS, *scopes]
+    assert names == [
+        "soak-payloads",
+        "soak-payloads-everywhere",
+        "soak-sanity-everywhere",
+        *RANDOM_PARTS,
+        *CHURN_PARTS,
+        *scopes,
+    ]
 
 
 def test_a_part_runs_all_tests_of_its_scope_but_those_that_are_repeated(context: Context) -> None:
