@@ -32,7 +32,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield found
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def before(site: TorqueSite) -> Mapping[str, Mapping[str, object]]:
     return look(site)
 

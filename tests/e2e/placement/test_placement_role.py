@@ -78,7 +78,7 @@ def deployment(cluster: Cluster) -> Iterator[Deployment]:
     cluster.grant()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def before(deployment: Deployment) -> dict[str, dict[str, object]]:
     """What is on the hosts before the role."""
     return {host: deployment.listing(host) for host in HOSTS}
