@@ -49,7 +49,7 @@ TARGETS = {
     "shared": Target(program=("-m", "gates.shared")),
 }
 # Gates on beds, and their groups, have names that begin with one of these words.
-GATES_ON_BEDS = {"bench", "demo", "e2e", "molecule", "soak", "supplies"}
+GATES_ON_BEDS = {"bench", "churn", "demo", "e2e", "molecule", "soak", "supplies", "vm"}
 CACHE_TAG = "CACHEDIR.TAG"
 PROGRAMS = "bin/*/kubelet"
 USAGE = f"usage: tests/bootstrap/enter.sh {'|'.join(TARGETS)}|exec COMMAND ...|clean"
@@ -65,9 +65,7 @@ def main(arguments: list[str]) -> int:
         if name == "exec" and rest:
             target, argv = Target(program=()), rest
         elif name in TARGETS:
-            target, argv = TARGETS[name], []
-            if name == "gate" and not GATES_ON_BEDS.intersection(gate.partition("-")[0] for gate in rest):
-                target = replace(target, need=CODE_ONLY)
+            target, argv = target_of(name, rest), []
         else:
             wrong = "exec: no command given" if name == "exec" else f"unknown target '{name}'"
             print(f"error: {wrong}\n{USAGE}", file=sys.stderr)
@@ -85,6 +83,17 @@ def main(arguments: list[str]) -> int:
         # A full disk, a folder that may not be written: the name and the reason are all there is to say.
         print(f"error: {error.filename or 'a file'}: {error.strerror}", file=sys.stderr)
     return 1
+
+
+def target_of(name: str, gates: list[str]) -> Target:
+    """Return what is started; the machine need not be fit for beds where none of the gates named is on beds.
+
+    A name that there is not is refused by the program, so nothing is installed for it.
+    """
+    on_beds = GATES_ON_BEDS.intersection(gate.partition("-")[0] for gate in gates)
+    if on_beds or (name, gates) == ("soak", []) or name not in ("gate", "soak"):
+        return TARGETS[name]
+    return replace(TARGETS[name], need=CODE_ONLY)
 
 
 def check_values(environ: Mapping[str, str]) -> None:

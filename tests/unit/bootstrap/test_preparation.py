@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from bootstrap import cli, packages, venvs
-from bootstrap.checks import CODE_ONLY, DEMO, TESTS
+from bootstrap.checks import CODE_ONLY, DEMO, TESTS, Need
 from bootstrap.environment import places, variables
 from bootstrap.errors import BootstrapError
 from bootstrap.machine import read_machine
@@ -247,6 +247,27 @@ def test_each_target_asks_for_what_it_starts() -> None:
     assert needs.pop("demo") == needs.pop("demo-spark") == DEMO
     assert {name for name, need in needs.items() if need == TESTS} == {"test", "soak", "bench", "gate"}
     assert {name for name, need in needs.items() if need == CODE_ONLY} == {"check", "docs", "shared"}
+
+
+@pytest.mark.parametrize(
+    ("name", "gates", "need"),
+    [
+        ("gate", ["lint"], CODE_ONLY),
+        ("gate", ["lint", "e2e-share"], TESTS),
+        ("gate", ["nonsense"], CODE_ONLY),
+        ("soak", [], TESTS),
+        ("soak", ["vm"], TESTS),
+        ("soak", ["churn"], TESTS),
+        ("soak", ["soak-unit"], TESTS),
+        ("soak", ["nonsense"], CODE_ONLY),
+        ("test", [], TESTS),
+        ("demo", ["--keep"], DEMO),
+    ],
+)
+def test_nothing_is_installed_for_a_gate_that_is_not_on_beds_or_that_there_is_not(
+    name: str, gates: list[str], need: Need
+) -> None:
+    assert cli.target_of(name, gates).need == need
 
 
 def test_a_build_that_has_not_ended_is_none(tmp_path: Path) -> None:

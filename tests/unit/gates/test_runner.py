@@ -540,7 +540,7 @@ def test_only_gates_on_beds_ask_for_root() -> None:
         on_bed = one.on_bed or one.name == "supplies"
         without = one.name in RANDOM_PARTS or one.name.startswith(("soak-payloads", "soak-sanity"))
         assert without or on_bed == (one.name.partition("-")[0] in GATES_ON_BEDS), one.name
-    assert {one.group for one in GATES if one.on_bed} - {""} <= GATES_ON_BEDS
+    assert {name for one in GATES if one.on_bed for name in (one.group, one.also)} - {""} <= GATES_ON_BEDS
 
 
 def test_an_unknown_gate_is_answered_with_the_list() -> None:
