@@ -71,6 +71,19 @@ class AfterBoot(HandoverCase):
         self.assert_free(site)
         self.assertTrue(site.node.confined)
 
+    def test_what_was_held_is_proven_anew_where_the_directory_in_memory_outlives_the_boot(self):
+        site = self.site()
+        site.begin()
+        with open(site.memories.path, "rb") as stream:
+            memory = stream.read()
+        site.node.reboot()
+        with open(site.memories.path, "wb") as stream:
+            stream.write(memory)
+        self.assertEqual(site.memory().phase, HELD)
+        site.begin("2")
+        self.assert_free(site)
+        self.assertTrue(site.node.confined)
+
 
 class OneMoreJob(HandoverCase):
     def test_a_pod_that_has_come_back_to_a_held_node_leaves_before_one_more_job_starts(self):
