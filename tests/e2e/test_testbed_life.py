@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from e2e import machine
 from e2e.playing import processor_seconds, until
-from testbed import api
+from testbed import api, sysctls
 from testbed.down import podman_of
 
 # Another run, of this checkout or another, may be at the same tests.
@@ -179,6 +179,9 @@ def test_without_a_batch_system_there_are_only_nodes_and_they_can_be_booted_anew
     assert bed.exec("n1", ["true"], check=False).rc == 255
     podman.start(container)
     assert booted() != before
+    until(lambda: bed.exec("n1", ["systemctl", "is-system-running"], check=False).out == "running\n", "it has booted")
+    names = [f"/proc/sys/{name}" for name in sysctls.OF_NODES]
+    assert bed.exec("n1", ["cat", *names]).out.split() == [*sysctls.OF_NODES.values()], "it has the machine's settings"
 
 
 def kill_up_at(line: str, *, seconds: float, number: int = signal.SIGKILL) -> subprocess.Popen[str]:

@@ -50,9 +50,13 @@ def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
 
 
 def until(question: t.Callable[[], t.Any]) -> t.Any:
-    """The first answer that is true; five minutes are enough on a busy machine."""
-    deadline = time.monotonic() + 300
+    """The first answer that is true; five minutes are enough on a busy machine.
+
+    Each question starts a program or two, so what takes long is asked for less often.
+    """
+    deadline, pause = time.monotonic() + 300, 0.1
     while not (found := question()):
         assert time.monotonic() < deadline
-        time.sleep(0.2)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.4)
     return found

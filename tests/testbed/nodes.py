@@ -25,6 +25,31 @@ MACHINE_SECONDS = 900.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
 REAL_FOLDERS = ("containerd", "kubelet")
+# At each boot, before any kubelet: what has no namespace would be the whole machine's.
+SETTINGS = "/usr/local/lib/testbed-settings"
+SETTINGS_SCRIPT = """\
+#!/bin/sh
+set -eu
+mkdir -p /run/settings
+while read -r key value; do
+    file=/run/settings/$(echo "$key" | tr / -)
+    echo "$value" > "$file"
+    mount --bind "$file" "/proc/sys/$key"
+done <<END
+{lines}END
+"""
+SETTINGS_UNIT = f"""\
+[Unit]
+Description=A file over each setting of the kernel that a kubelet changes and that has no namespace
+DefaultDependencies=no
+After=local-fs.target
+Before=sysinit.target systemd-sysctl.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={SETTINGS}
+"""
 
 
 def make_folders(bed: Bed, image: CachedImage) -> None:
@@ -91,8 +116,21 @@ def files(bed: Bed, host: Host) -> list[NodeFile]:
     ]
     if host.role == "kube":
         made += controlplane.control_plane_files(bed)
+    if host.role == "node" and not host.machine:
+        made += own_settings()
     made += [*pbs.files(bed, host), *torque.files(bed, host)]
     return made + slurm.files(bed, host, munge_key=keys.munge_key(bed).read_bytes())
+
+
+def own_settings() -> list[NodeFile]:
+    """Return the unit that puts a file over each setting of the kernel that a kubelet changes."""
+    lines = "".join(f"{key} {value}\n" for key, value in sysctls.OF_NODES.items())
+    unit = "/etc/systemd/system/testbed-settings.service"
+    return [
+        NodeFile(SETTINGS, SETTINGS_SCRIPT.format(lines=lines), mode=0o755),
+        NodeFile(unit, SETTINGS_UNIT),
+        NodeFile("/etc/systemd/system/sysinit.target.wants/testbed-settings.service", target=unit),
+    ]
 
 
 def power_on(bed: Bed, host: Host, disks: MachineDisks, image: CachedImage, *, bridge: str) -> None:
@@ -128,16 +166,6 @@ def await_booted(bed: Bed, host: Host) -> None:
             raise BedError(f"{host.container}: systemd is '{state or done.err.strip()}' after {seconds:g} s")
         time.sleep(POLL_SECONDS)
     await_port(bed, host, 22, deadline=deadline)
-
-
-def give_own_settings(podman: Podman, host: Host) -> None:
-    """Put a file over each setting of the kernel that a kubelet changes and that has no namespace."""
-    lines = "".join(f"{key} {value}\n" for key, value in sysctls.OF_NODES.items())
-    script = (
-        "set -eu; mkdir -p /run/settings; while read -r key value; do file=/run/settings/$(echo $key | tr / -); "
-        "echo $value > $file; mount --bind $file /proc/sys/$key; done"
-    )
-    podman.exec(host.container, ["sh", "-c", script], timeout=60, input=lines)
 
 
 def await_port(bed: Bed, host: Host, port: int, *, deadline: float) -> None:

@@ -149,7 +149,6 @@ def make(bed: Bed, made_of: Supplies, *, wait: float) -> None:
             in_parallel([partial(start, host) for host in machine_hosts])
     with step("wait for systemd and sshd"):
         in_parallel([partial(nodes.await_booted, bed, host) for host in bed.hosts])
-        in_parallel([partial(nodes.give_own_settings, podman, host) for host in bed.nodes if not host.machine])
     if made_of.binaries is not None:
         controlplane.finish_control_plane(bed, binaries=made_of.binaries)
     if bed.wlm == "slurm":
