@@ -86,9 +86,9 @@ def main(arguments: list[str]) -> int:
 
 
 def target_of(name: str, gates: list[str]) -> Target:
-    """Return what is started; the machine need not be fit for beds where none of the gates named is on beds.
+    """Return what is started. Where the first word of no gate named is one of gates on beds, no packages for beds.
 
-    A name that there is not is refused by the program, so nothing is installed for it.
+    The program itself refuses names that there are not.
     """
     on_beds = GATES_ON_BEDS.intersection(gate.partition("-")[0] for gate in gates)
     if on_beds or (name, gates) == ("soak", []) or name not in ("gate", "soak"):

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A kubelet of today through the bridge into a runtime that speaks CRI v1alpha2: converted by one variable, and back.
 
-Every test takes the next step. In the end n1 goes back from the new runtime, n2 from containerd; in soak n1 has gone to
-containerd and come again before. Behind the bridge stands containerd 1.6 in the place of Singularity-CRI (`e2e/cri`),
-which serves the old API too; the playbooks, the roles and the bridge are those that ship. n2 keeps its containerd.
-Where a machine has Singularity-CRI itself, it stands there (`e2e/cri/real.py`).
+Every test takes the next step. The way back is in soak: n1 goes to containerd and comes again, and in the end n1 goes
+back from the new runtime, n2 from containerd. Behind the bridge stands containerd 1.6 in the place of Singularity-CRI
+(`e2e/cri`), which serves the old API too; the playbooks, the roles and the bridge are those that ship. n2 keeps its
+containerd. Where a machine has Singularity-CRI itself, it stands there (`e2e/cri/real.py`).
 """
 
 from __future__ import annotations
@@ -401,12 +401,12 @@ def test_the_variable_takes_the_node_back_to_containerd(site: Sharing) -> None:
     assert set(site.play("site").changed().values()) == {0}
 
 
+# In every change: the way back of the role in molecule, scenario singularity_cri, and that of a whole site in the demo.
 @pytest.mark.soak
 def test_a_site_is_as_it_was_after_the_way_back_from_either_runtime(
     site: Sharing, before: Mapping[str, Mapping[str, object]]
 ) -> None:
-    if not site.is_active(NODE, UNITS[0]):  # as in soak, where the test before has taken it away
-        use(site, "singularity_cri")
+    use(site, "singularity_cri")
     workload.apply(site, deployment(behind_bridge=True))
     until(lambda: runs(site), "the pod runs through the bridge")
     site.kubectl("delete", "deployment", "web")

@@ -110,20 +110,19 @@ def story(site: Sharing, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(since, verified, pods, group, before, during, job, log, watched, guide.left)
 
 
-def test_verify_warns_of_a_file_of_a_user_by_what_the_cluster_says(site: Sharing, tmp_path: Path) -> None:
+def test_verify_refuses_a_namespace_without_a_quota_and_warns_of_deadlines(site: Sharing, tmp_path: Path) -> None:
     """What is refused without the cluster is rehearsed: `test_verify_spark.py`."""
     shipped = (spark_site.EXAMPLE / "job.yml").read_text(encoding="utf-8")
     changed = shipped.replace("registry.example/spark:CHANGE-ME", spark_image.NAME)
     copied = tmp_path / "job.yml"
     copied.write_text(changed.replace("namespace: spark", "namespace: default"), encoding="utf-8")
 
-    given = {"converged_verify_spark": str(copied), "node_share_deadline": 20}
-    said = site.play("verify", check=False, **PROOF, **given)
+    said = site.play("verify", check=False, **PROOF, converged_verify_spark=str(copied), node_share_deadline=20)
 
-    assert (said.rc == 0) == ("refuse [spark]" not in said.out), said.out
-    warned = " ".join(said.out.split())
-    assert "warn [spark] node_share_deadline is 20 s on n1, and executors of job.yml may need 40 s to leave" in warned
-    assert "namespace default has no ResourceQuota" in warned
+    assert said.rc != 0, said.out
+    words = " ".join(said.out.split())
+    assert "warn [spark] node_share_deadline is 20 s on n1, and executors of job.yml may need 40 s to leave" in words
+    assert "refuse [spark] job.yml: namespace default has no ResourceQuota" in words
 
 
 def test_every_command_of_the_guide_was_typed_and_verify_took_its_file_for_good(story: Story) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the Python interpreters of the machine: payloads and modules are run under as many versions as there are."""
+"""Finds the Python interpreters of the machine: the oldest and the newest run payloads and modules, in soak all."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ def first_of_each(candidates: Iterable[Path], *, lowest: Version) -> dict[Versio
         if version and version >= lowest and version not in found and _runs(path, version):
             found[version] = path
     return dict(sorted(found.items()))
+
+
+def version_of(text: str) -> Version:
+    """(3, 6) for "3.6"."""
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def full_version(path: Path) -> str:

@@ -22,19 +22,13 @@ from testbed.kube_go import MEMORY_DISK, free_memory
 
 from gates import skips
 from gates.gate import Context, GateFailure
-from gates.interpreters import Version, interpreters, of_every_change
+from gates.interpreters import Version, interpreters, of_every_change, version_of
 
 TESTS = "tests/payloads"
 # More than there are processors: these tests wait for processes and time limits half of their time.
 AT_ONCE = 4
 # The tests write small files, yet a container's usual 64 MiB may be too few for four interpreters at a time.
 ENOUGH_MEMORY = 512 * 1024**2
-
-
-def floor(text: str) -> Version:
-    """(3, 6) for "3.6"."""
-    major, minor = text.split(".")
-    return int(major), int(minor)
 
 
 def run_payload_tests(context: Context) -> None:
@@ -49,7 +43,7 @@ def run_payload_tests_everywhere(context: Context) -> None:
 
 
 def _interpreters(context: Context) -> dict[Version, Path]:
-    return interpreters(context.environ, lowest=floor(context.settings()["payload-floor"]))
+    return interpreters(context.environ, lowest=version_of(context.settings()["payload-floor"]))
 
 
 def _run_under(context: Context, found: Mapping[Version, Path]) -> None:

@@ -14,10 +14,12 @@ import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ansible_test._util.target.common import constants  # type: ignore[import-untyped]
+
 from gates.artifact import tree_for_ansible_test
 from gates.file_sets import load
 from gates.gate import Context, GateFailure
-from gates.interpreters import Version, interpreters, of_every_change
+from gates.interpreters import Version, interpreters, of_every_change, version_of
 from gates.skips import ALLOWED, Skip, allowed_reasons, refused, report
 
 SKIPPED = re.compile(r'Skipping sanity test "(?P<test>[^"]+)"(?P<python> on Python [\d.]+)? (?P<reason>.+)')
@@ -60,7 +62,12 @@ def run_sanity_everywhere(context: Context) -> None:
 
 
 def _interpreters(context: Context) -> dict[Version, Path]:
-    return interpreters(context.environ, lowest=(3, 8))
+    """Return those that ansible-test knows: it passes over all others in silence."""
+    known = {
+        version_of(text) for text in (*constants.REMOTE_ONLY_PYTHON_VERSIONS, *constants.CONTROLLER_PYTHON_VERSIONS)
+    }
+    found = interpreters(context.environ, lowest=min(known))
+    return {version: path for version, path in found.items() if version in known}
 
 
 def _run_on_what_ships(context: Context, found: Mapping[Version, Path], *options: str) -> None:

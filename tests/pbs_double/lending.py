@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of the double as bytes, for one at a time: from its folder, or from a lender, who has the folder.
+"""The state of the double as bytes, for one at a time: from its folder, or from a lender, which has the folder.
 
 Hosts that cannot mount the folder, as virtual machines, borrow from the lender over TCP.
 """

@@ -256,10 +256,7 @@ def test_a_drain_is_over_when_no_job_is_left_and_the_batch_system_has_said_so(
 
 
 # The plan of the way back of a real site is in soak, in e2e/test_first_canary.py.
-@pytest.mark.parametrize(
-    ("playbook", "role"),
-    [("site", "node_share"), pytest.param("restore", "slurm_share_enable", marks=pytest.mark.soak)],
-)
+@pytest.mark.parametrize(("playbook", "role"), [("site", "node_share"), ("restore", "slurm_share_enable")])
 def test_a_plan_ends_with_each_difference_once_and_a_run_without_diff_prints_none(
     tmp_path: Path, playbook: str, role: str
 ) -> None:

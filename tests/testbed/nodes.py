@@ -25,7 +25,8 @@ MACHINE_SECONDS = 900.0
 POLL_SECONDS = 0.2
 # What container runtimes and kubelets write: overlayfs cannot lie on the container's own overlayfs.
 REAL_FOLDERS = ("containerd", "kubelet")
-# At each boot, before any kubelet: what has no namespace would be the whole machine's.
+# Run at each boot before a kubelet starts: these settings have no namespace, so a kubelet would change them for the
+# whole machine.
 SETTINGS = "/usr/local/lib/testbed-settings"
 SETTINGS_SCRIPT = """\
 #!/bin/sh
@@ -43,7 +44,7 @@ SETTINGS_UNIT = f"""\
 Description=A file over each setting of the kernel that a kubelet changes and that has no namespace
 DefaultDependencies=no
 After=local-fs.target
-Before=sysinit.target systemd-sysctl.service
+Before=sysinit.target
 
 [Service]
 Type=oneshot

@@ -233,12 +233,11 @@ class Podman:
         """Return the names that begin with `prefix` of all containers, those of a killed `create` too."""
         # What is external to podman is listed whatever the filter is.
         listing = ("ps", "--all", "--external", "--filter", f"name=^{prefix}", "--format", "json")
-        done = self.call(*listing, check=False)
         # podman fails when a container of another bed goes while it looks at each of them.
-        for _again in range(LISTINGS - 1):
-            if "container not known" not in done.err:
-                break
+        for _again in range(LISTINGS):
             done = self.call(*listing, check=False)
+            if done.rc == 0 or "container not known" not in done.err:
+                break
         if done.rc != 0:
             raise failure("podman ps --all --external", done)
         return [

@@ -10,5 +10,5 @@ run unchanged on the real one; a test that passes on one of them only is a fault
 `sys.exit(double.run("qsub", FOLDER, sys.argv[1:]))`, and a MoM one with `mom.run(HOST, HOME, FOLDER, [])`; all that
 share the folder, and the names in the environment's TORQUE_DOUBLE_HOSTS (the server first), are one cluster. HOME is
 the MoM's folder, as Torque's is /var/spool/torque: prologue and epilogue stand in HOME/mom_priv. A file `owner` in the
-folder has the number of a process, with which the MoMs end. `momctl` is `mom.control(HOST, HOME, FOLDER, words)`.
+folder has the number of a process, with which the MoMs end. `momctl` is `momctl.control(HOST, HOME, FOLDER, words)`.
 """

@@ -128,7 +128,6 @@ def test_a_kept_archive_has_bytecode_that_the_next_run_takes(tmp_path: Path) -> 
     assert '"answer": "by bytecode"' in run.play()
 
 
-@pytest.mark.soak
 def test_bytecode_of_another_python_is_passed_over(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.play()
@@ -139,7 +138,6 @@ def test_bytecode_of_another_python_is_passed_over(tmp_path: Path) -> None:
     assert '"answer": "first"' in run.play()
 
 
-@pytest.mark.soak
 def test_another_copy_of_the_collection_has_its_own_archives(tmp_path: Path) -> None:
     """A test from the built tarball must not run the modules of the checkout."""
     one = Run(tmp_path / "one")

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from gates import reference, skips
-from gates.interpreters import first_of_each, of_every_change, version_in_name
-from gates.payloads import floor, memory_folder
+from gates.interpreters import first_of_each, of_every_change, version_in_name, version_of
+from gates.payloads import memory_folder
 from gates.roles import judge
 from gates.sanity import STAND_IN, skips_in, wanted_pip
 
@@ -222,8 +222,8 @@ def test_payloads_need_no_disk_in_memory(tmp_path: Path) -> None:
         assert settings == {}
 
 
-def test_a_floor_is_a_version() -> None:
-    assert floor("3.6") == (3, 6)
+def test_the_text_of_a_version_is_read() -> None:
+    assert version_of("3.6") == (3, 6)
 
 
 @pytest.mark.parametrize(
