@@ -195,9 +195,9 @@ def _decoded(word: str) -> str:
 def _sysctls() -> dict[str, object]:
     """Of the node's own network and of what a bed gives to each node; all else in a container is the machine's."""
     found: dict[str, object] = {}
-    has_a_kernel = not os.path.exists("/run/.containerenv")
+    in_a_container = os.path.exists("/run/.containerenv")
     for name in SYSCTLS_OF_KUBELETS:
-        if has_a_kernel or os.path.ismount(f"/proc/sys/{name}"):
+        if not in_a_container or os.path.ismount(f"/proc/sys/{name}"):
             with open(f"/proc/sys/{name}") as file:
                 found[f"sysctl {name}"] = file.read()
     for folder, _, files in os.walk("/proc/sys/net"):

@@ -119,7 +119,7 @@ def test_a_node_is_converted_under_its_job(site: ConvertedSite, job: str) -> Non
 def test_a_converted_node_differs_in_all_that_the_comparison_reads(
     site: ConvertedSite, before: Mapping[str, Any]
 ) -> None:
-    """Without this control the way back could be compared in less than a conversion changes."""
+    """The comparison of the way back sees what a conversion changes: without this test it could pass for nothing."""
     found = differences(before, look(site))["n2"]
     settings = {f"sysctl {name}": [f"{was}\n", sysctls.KUBELETS[name]] for name, was in sysctls.OF_NODES.items()}
     assert {name: [was, now.strip()] for name, (was, now) in found.items() if name in settings} == settings

@@ -52,6 +52,7 @@ def test_a_runtime_that_no_kubelet_has_used_goes_back_alone(site: ConvertedSite,
     assert differences(before, look(site)) == {}
 
 
+# In every change molecule, scenario share, takes the role back after its job. Under a job only this test does.
 def test_nodeshare_goes_back_alone_from_a_node_that_a_job_holds(site: ConvertedSite) -> None:
     """The controllers' service stays, and keeps pods away until the job ends; then it opens the node."""
     site.play("site")

@@ -42,7 +42,7 @@ class Cluster:
 
 
 def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
-    import subprocess  # not where a command of the double alone reads the names above
+    import subprocess  # here, because a command of the double needs only the names above
 
     env = {**os.environ, **({CALLER: user} if user else {})}
     done = subprocess.run(argv, input=text.encode(), capture_output=True, timeout=300, check=False, env=env)
@@ -50,13 +50,9 @@ def _answer(argv: list[str], text: str = "", user: str = "") -> Answer:
 
 
 def until(question: t.Callable[[], t.Any]) -> t.Any:
-    """The first answer that is true; five minutes are enough on a busy machine.
-
-    Each question starts a program or two, so what takes long is asked for less often.
-    """
-    deadline, pause = time.monotonic() + 300, 0.1
+    """The first answer that is true; five minutes are enough on a busy machine."""
+    deadline = time.monotonic() + 300
     while not (found := question()):
         assert time.monotonic() < deadline
-        time.sleep(pause)
-        pause = min(2 * pause, 0.4)
+        time.sleep(0.2)
     return found

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The process that lends the state of the double out over TCP. It stands where the state's folder is."""
+"""The process that lends the state of the double out over TCP. It runs on the host that has the state's folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from pbs_double.lending import held, received, send
 
 PORT: t.Final = 15010
-# A host that has lost its power while it had the state says nothing any more.
+# A host that loses its power while it has the state never answers.
 _LENT_SECONDS: t.Final = 30.0
 
 
@@ -36,7 +36,7 @@ def run(_host: str, folder: str, _arguments: list[str]) -> int:
 
 
 class _Lending(socketserver.BaseRequestHandler):
-    """One time that the state is lent out. Who says nothing has changed nothing."""
+    """Sends the state to one host, and keeps what that host sends back; without an answer the state stays as it was."""
 
     def __init__(self, folder: Path, *given: t.Any) -> None:
         self._folder = folder

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of the double as bytes, for one at a time: from its folder, or from a lender, which has the folder.
+"""The state of the double as bytes. One program at a time has it: from the folder of the state, or from `lender`.
 
-Hosts that cannot mount the folder, as virtual machines, borrow from the lender over TCP.
+A host that cannot mount the folder, such as a virtual machine, borrows the state from the lender over TCP.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def borrowed(lender: str) -> t.Iterator[Copy]:
 
 
 def _reached(lender: str) -> socket.socket:
-    import socket  # not where the folder is: no command there pays for it
+    import socket  # here, because a command that has the folder itself would load it in vain
 
     host, _colon, port = lender.rpartition(":")
     deadline = time.monotonic() + _PATIENCE_SECONDS

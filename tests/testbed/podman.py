@@ -30,7 +30,7 @@ LABEL, CACHE_LABEL = "converged.bed", "converged.cache"
 RUN_DIR = Path("/run/converged-hpc")
 QUICK = 30.0
 SLOW = 120.0
-# How often all containers are listed while some of them go.
+# How often podman is asked for all containers while other beds remove some.
 LISTINGS = 20
 # By storage and name of the container: what this process knows.
 MAIN_PROCESSES: dict[tuple[Path, str], MainProcess] = {}

@@ -119,7 +119,7 @@ def download(root: Path, packages: Sequence[str], into: Path) -> None:
 
 
 def store_uncompressed(folder: Path, work: Path) -> None:
-    """Pack packages anew without compression: every conversion of a test node unpacks them."""
+    """Replace each package by one without compression, because every conversion of a test node unpacks them."""
     for package in sorted(folder.glob("*.deb")):
         run(["dpkg-deb", "--raw-extract", str(package), str(work)], timeout=120)
         run(["dpkg-deb", "-Znone", "--build", str(work), str(package)], timeout=120)

@@ -264,9 +264,7 @@ def test_each_target_asks_for_what_it_starts() -> None:
         ("demo", ["--keep"], DEMO),
     ],
 )
-def test_nothing_is_installed_for_a_gate_that_is_not_on_beds_or_that_there_is_not(
-    name: str, gates: list[str], need: Need
-) -> None:
+def test_packages_for_beds_are_for_gates_on_beds_alone(name: str, gates: list[str], need: Need) -> None:
     assert cli.target_of(name, gates).need == need
 
 
