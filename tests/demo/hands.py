@@ -125,10 +125,11 @@ class Playbooks:
         log = self.folder / f"{'-'.join([name, *(option.strip('-') for option in options)])}.log"
         print(f"$ ansible-playbook {shlex.join(words)}\n  all of its output: {log}", flush=True)
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        environment = os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1", "PYTHONUNBUFFERED": "1"}
+        environment = os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_PIPELINING": "1"}
         environment["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(self.folder / "ssh")
         begun, lines = time.monotonic(), []
-        argv = [program, *words]
+        # -u brings each line at once, for this process alone: a variable would reach its modules on this machine.
+        argv = [sys.executable, "-u", program, *words]
         with log.open("w", encoding="utf-8") as stream, _started(argv, environment) as process:
             limit = threading.Timer(PLAYBOOK_SECONDS, process.kill)
             limit.start()

@@ -42,12 +42,12 @@ def test_two_checkouts_share_environments_and_nothing_else() -> None:
     assert ONE.collections != TWO.collections
 
 
-def test_a_users_own_ansible_settings_are_kept_out() -> None:
-    given = {"ANSIBLE_STDOUT_CALLBACK": "oneline", "HOME": "/home/eve", "PATH": "/usr/bin"}
+def test_settings_of_the_user_that_change_runs_of_ansible_are_kept_out() -> None:
+    given = {"ANSIBLE_STDOUT_CALLBACK": "oneline", "PYTHONUNBUFFERED": "1", "HOME": "/home/eve", "PATH": "/usr/bin"}
 
     environ = variables(ONE, venv=Path("/v"), environ=given)
 
-    assert "ANSIBLE_STDOUT_CALLBACK" not in environ
+    assert not {"ANSIBLE_STDOUT_CALLBACK", "PYTHONUNBUFFERED"} & {*environ}
     assert environ["ANSIBLE_COLLECTIONS_PATH"] == str(ONE.collections)
     assert environ["HOME"] == "/home/eve"
     assert environ["PATH"].startswith("/v/bin:/usr/bin")
