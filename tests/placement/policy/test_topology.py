@@ -376,6 +376,24 @@ def test_a_daemon_without_levels_says_so_to_who_asks_for_a_rack() -> None:
     assert any(said in action.message for action in decided if isinstance(action, PodCondition))
 
 
+def test_a_pod_that_asks_for_an_unknown_level_in_a_group_that_waits_for_its_rack_stops_no_cycle() -> None:
+    site = Site(1, reserve_after=10.0)
+    site.fill("r0n0")
+    site.ask("g", 1, RACK)
+    site.run()
+    # The group has been refused for room, and room is kept for what is its next pod now.
+    site.gone(site.named("g-0"))
+    site.members("g", range(1, 2), topology=replace(RACK, required=("block",)))
+    site.now += 20
+    site.see(mine("small", request=amounts(cpu="1")))
+    site.run()
+    assert site.limit("g-1")
+    site.finish("foreign-r0n0")
+    site.run()
+    assert site.named("small").node == "r0n0"
+    assert "found 'block', expected one of the levels" in site.limit("g-1")
+
+
 def test_why_says_what_would_have_to_end_in_the_rack_that_lacks_the_least() -> None:
     site = Site(3, 3)
     site.fill("r0n0", "r0n1", "r1n2")

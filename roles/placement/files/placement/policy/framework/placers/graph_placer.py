@@ -137,11 +137,12 @@ class GraphPlacer:
         graph.sync()
         try:
             levels, required = levels_of(wish, graph.topology)
-        except UnservedError:
+            # What the pod asks for itself may be refused although what its group asks is not.
+            there = self._ask([task]).there if required else ()
+        except (UnservedError, RequestError):
             return []
         if not required:
             return []
-        there = self._ask([task]).there
         if there:
             inside = [_inside(graph, level, there) for level in levels]
             return [rows for rows in inside if rows is not None]
