@@ -6,7 +6,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, note
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 from placement.model.batch import BackingSettings, BatchJob, Chunk, HostShare, Whose
 from placement.model.messages.action import Action, Bind, Evict, Release, Submit
@@ -283,9 +283,10 @@ def come_together(operations: list[str]) -> None:
     for operation in operations:
         apply(world, operation)
         world.create()
-    for _unused in range(3):
-        world.second()
-    assert all(world.missing(host) <= 0 for host in HOSTS), "no room was made"
+    world.second()
+    lacked = lacking_after_a_second(world)
+    # A gang that is bound meanwhile may take the place of a job once more: the next second makes room again.
+    assert not lacked & lacking_after_a_second(world), "no room was made"
     for squatter in [one for one in world.pods.values() if one.name.startswith("squatter")]:
         world.gone(squatter)
     foreign = {name for name, job in world.batch.jobs.items() if not job.tag}
@@ -306,6 +307,12 @@ def come_together(operations: list[str]) -> None:
     assert foreign <= world.batch.jobs.keys()
 
 
+def lacking_after_a_second(world: World) -> set[str]:
+    """Let a second pass; return the hosts on which a job lacks cores behind it."""
+    world.second()
+    return {host for host in HOSTS if world.missing(host) > 0}
+
+
 def is_whole(world: World) -> bool:
     """Every pod has its node and its job, every job its pod, and none has two."""
     jobs = [job for job in world.batch.jobs.values() if job.tag]
@@ -319,11 +326,14 @@ def is_whole(world: World) -> bool:
 
 
 @given(st.lists(st.sampled_from(OPERATIONS), max_size=25))
+# The gang is bound in the last of the three seconds in which room is made.
+@example(["squat", "reuse", "bob", "pass", "pass", "alice", "pass"])
 def test_whatever_fails_jobs_and_pods_come_together_again(operations):
     come_together(operations)
 
 
 @pytest.mark.soak
 @given(st.lists(st.sampled_from(OPERATIONS), min_size=5, max_size=60))
+@example(["fail", "requeue", "squat", "squat", "pass", "pass", "begin"])  # the same, of a pod alone
 def test_whatever_fails_for_long_jobs_and_pods_come_together_again(operations):
     come_together(operations)
