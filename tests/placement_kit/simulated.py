@@ -45,6 +45,8 @@ class Simulated:
         self.once_bound = Phase.RUNNING
         # What has come while something was under way; as in the loop's inbox.
         self.waiting: deque[Event] = deque()
+        # UIDs of deleted objects that the scheduler had not been told of when it last decided.
+        self._untold: set[str] = set()
 
     def see(self, *items: Object) -> None:
         """Objects appear or change, at a new version."""
@@ -80,9 +82,13 @@ class Simulated:
         while self.waiting and not self.scheduler.under_way:
             self.scheduler.apply(self.waiting.popleft())
 
+    def _waiting_deletions(self) -> set[str]:
+        return {event.uid for event in self.waiting if isinstance(event, Deleted)}
+
     def decide(self, expired: Callable[[], bool] = lambda: False) -> Decision:
         """One slice; nothing of it is carried out."""
         self._take_in()
+        self._untold = self._waiting_deletions()
         return self.scheduler.decide(self.now, expired, hurry=bool(self.waiting))
 
     def follow(self) -> None:
@@ -122,8 +128,9 @@ class Simulated:
     def carry_out(self, action: Action) -> None:
         """Binds and mostly starts, evicts and ends; statuses are only noted."""
         if isinstance(action, Bind | Evict) and action.uid not in self.pods:
-            # It was deleted while this was decided, and that news still waits.
-            assert any(isinstance(event, Deleted) and event.uid == action.uid for event in self.waiting)
+            # It was deleted while this was decided, and that news waited then. It may have been taken in since, with
+            # what an earlier action of the same decision told.
+            assert action.uid in self._untold | self._waiting_deletions()
             return
         if isinstance(action, Bind):
             pod = self.pods[action.uid]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from placement.kube.dialects import BY_NAME
 from placement.kube.fields.metadata import Sharing
@@ -224,12 +224,15 @@ class Failing:
     def _look(self) -> None:
         for name, size in self.sizes.items():
             number = self.bound(name)
-            if number >= size:
+            # While something is under way, events wait. A gang that is whole then may lose a member before the
+            # scheduler takes them in and looks again; it was never seen whole.
+            if number >= size and not self.simulated.scheduler.under_way:
                 self.whole.add(name)
             elif not number:
                 self.whole.discard(name)
 
 
+@example(85261001, 6)  # a gang is whole while something is under way, and no more when the scheduler looks again
 @given(st.integers(0, 2**32), st.integers(1, 60))
 def test_only_gangs_that_were_never_whole_are_withdrawn_and_none_stays_bound_in_part(seed: int, steps: int) -> None:
     failing = Failing(seed)
