@@ -56,6 +56,8 @@ class World(Backed):
         # The jobs that they may have been bound for.
         self.under: dict[str, set[str]] = {}
         self.doubled = False
+        # Hosts on which a job lacks cores.
+        self.lacking: set[str] = set()
         self.create()
 
     def belongs_to(self, user: str) -> None:
@@ -169,6 +171,9 @@ class World(Backed):
         self.run()
         self.batch.start()
         self.kubelets()
+        # A gang that was just bound may take the place of a job: the next second makes room again.
+        before, self.lacking = self.lacking, {host for host in HOSTS if self.missing(host) > 0}
+        assert not before & self.lacking, "no room was made"
 
 
 def apply(world: World, operation: str) -> None:
@@ -283,10 +288,8 @@ def come_together(operations: list[str]) -> None:
     for operation in operations:
         apply(world, operation)
         world.create()
-    world.second()
-    lacked = lacking_after_a_second(world)
-    # A gang that is bound meanwhile may take the place of a job once more: the next second makes room again.
-    assert not lacked & lacking_after_a_second(world), "no room was made"
+    for _unused in range(3):
+        world.second()
     for squatter in [one for one in world.pods.values() if one.name.startswith("squatter")]:
         world.gone(squatter)
     foreign = {name for name, job in world.batch.jobs.items() if not job.tag}
@@ -305,12 +308,6 @@ def come_together(operations: list[str]) -> None:
         world.second()
         assert is_whole(world), (world.pods.values(), world.batch.jobs)
     assert foreign <= world.batch.jobs.keys()
-
-
-def lacking_after_a_second(world: World) -> set[str]:
-    """Let a second pass; return the hosts on which a job lacks cores behind it."""
-    world.second()
-    return {host for host in HOSTS if world.missing(host) > 0}
 
 
 def is_whole(world: World) -> bool:
