@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ansible_test._util.target.common import constants  # type: ignore[import-untyped]
@@ -46,19 +46,26 @@ PROSE_TESTS = (
     "symlinks",
     "yamllint",
 )
+# The linters among them, which take half of the time. ruff looks at the same files in every change.
+LINTERS = ("pep8", "pylint")
 
 
 def run_sanity(context: Context) -> None:
-    """Run every sanity test on a copy of the collection that has no documentation: `sanity-prose` looks at that.
+    """Run sanity tests on a copy of the collection that has no documentation: `sanity-prose` looks at that.
 
     What is compiled and imported is tried by the oldest Python, the newest, and the one that runs ansible-test.
     """
-    _run_on_what_ships(context, of_every_change(_interpreters(context)))
+    _run_on_what_ships(context, of_every_change(_interpreters(context)), *_words("--skip-test", LINTERS))
 
 
 def run_sanity_everywhere(context: Context) -> None:
-    """Compile and import the same under every Python that there is."""
-    _run_on_what_ships(context, _interpreters(context), "--test", "compile", "--test", "import")
+    """Compile and import the same under every Python that there is, and run the linters."""
+    _run_on_what_ships(context, _interpreters(context), *_words("--test", ("compile", "import", *LINTERS)))
+
+
+def _words(option: str, values: Iterable[str]) -> list[str]:
+    """Return the option once for each value."""
+    return [word for value in values for word in (option, value)]
 
 
 def _interpreters(context: Context) -> dict[Version, Path]:
@@ -81,7 +88,7 @@ def run_sanity_of_prose(context: Context) -> None:
     """Run the sanity tests that look at documentation and the changelog, on these alone."""
     files = load()
     folder = tree_for_ansible_test(context, "sanity-prose", lambda path: files.set_of(path) in TEXTS)
-    _run_ansible_test(context, folder, [], *(word for test in PROSE_TESTS for word in ("--test", test)))
+    _run_ansible_test(context, folder, [], *_words("--test", PROSE_TESTS))
 
 
 def _run_ansible_test(context: Context, folder: Path, bins: list[str], *options: str) -> None:
