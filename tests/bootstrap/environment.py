@@ -61,7 +61,7 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
 
     A user's own Ansible settings (ANSIBLE_*, ~/.ansible.cfg, an old copy of the collection in ~/.ansible) would
     change what the gates see, so they are kept out. With PYTHONUNBUFFERED, Python reads a program from its standard
-    input one byte at a time: a module that Ansible runs on this machine then takes three times as long.
+    input one byte at a time, and Ansible gives this machine's modules to Python that way.
     """
     left_out = ("ANSIBLE_", "PYTHONHOME", "PYTHONUNBUFFERED")
     kept = {name: value for name, value in environ.items() if not name.startswith(left_out)}

@@ -448,7 +448,7 @@ class Impatient(dict[Any, dict[str, Hashable]]):
 
 
 @given(st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([History, Ruled, Numbered, Racked]))
-@example(4047, 12, Racked)  # the same
+@example(4047, 12, Racked)  # the next pod of a group that nodes are to be kept for asks for a level that there is not
 def test_what_is_not_tried_again_would_have_been_tried_in_vain(seed: int, steps: int, kind: type[History]) -> None:
     def moves(actions: list[Action]) -> list[Action]:
         return [action for action in actions if isinstance(action, Bind | Evict)]
