@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule, transitions
-from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Answer, Cluster
 from pbs_double.state import Job, State, opened
 
 _PROGRAM = """\
@@ -49,7 +49,12 @@ _MAIN = {
 @contextlib.contextmanager
 def started(folder: Path) -> t.Iterator[Cluster]:
     """A new cluster whose nodes are free; its MoMs end with it, and with the process that made it."""
-    cluster = Cluster(folder / "bin", folder / "on")
+    from pbs_double.inside import answered  # here, because a command of the double does not need it
+
+    def inside(program: str, words: t.Sequence[str]) -> Answer:
+        return answered(run, program, str(folder), words)
+
+    cluster = Cluster(folder / "bin", folder / "on", inside)
     (folder / "owner").write_text(str(os.getpid()))
     for program in (*PROGRAMS, *SERVER_PROGRAMS):
         _write_program(cluster.bin_dir / program, "double", program, folder)

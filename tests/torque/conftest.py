@@ -32,11 +32,16 @@ def cluster() -> t.Iterator[Cluster]:
             yield made
 
 
-@pytest.fixture
-def site(cluster: Cluster) -> t.Iterator[Site]:
-    """The same without jobs, and with no script but those that a test installs."""
+@pytest.fixture(scope="session")
+def used_site(cluster: Cluster) -> t.Iterator[Site]:
+    """The same as the last test left it."""
     found = Site(cluster)
-    found.clear()
     yield found
-    found.clear()
     found.remove()
+
+
+@pytest.fixture
+def site(used_site: Site) -> Site:
+    """The same without jobs, and with no script but those that a test installs."""
+    used_site.clear()
+    return used_site

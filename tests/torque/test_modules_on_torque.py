@@ -143,7 +143,7 @@ def test_a_repair_learns_which_jobs_live_here(site: Site, home: str) -> None:
         HOSTS[0]: {f"torque/{names[0]}/1": LIVE, f"torque/{names[1]}/1": GONE},
         HOSTS[1]: dict.fromkeys([f"torque/{name}/1" for name in names], GONE),
     }
-    assert site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{job}.JB").rc == 0
+    until(lambda: site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{job}.JB").rc == 0)
     site.cluster.call("qdel", job)
     site.until_state(job, "C")
     until(lambda: site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{job}.JB").rc == 1)

@@ -16,7 +16,7 @@ from nodeshare.model.answer import Answer
 from nodeshare.model.jobs.job_key import JobKey
 from nodeshare.model.jobs.lease import Lease
 from torque.shipped import Shipped
-from torque_double.cluster import HOSTS, SERVER
+from torque_double.cluster import HOSTS, SERVER, until
 from torque_double.site import Site
 
 ALIAS = "big_one"
@@ -83,7 +83,7 @@ def test_a_name_that_torque_cuts_is_found_among_the_moms_files(site: Site, named
     site.until_state(job, "R")
     cut = job[: batch_torque.LONGEST_FILE]
     assert len(cut) < len(job)
-    assert site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{cut}.JB").rc == 0
+    until(lambda: site.on(HOSTS[0], f"test -e $PBS_HOME/mom_priv/jobs/{cut}.JB").rc == 0)
 
 
 def test_a_job_that_was_named_before_the_server_took_an_alias_is_not_gone(

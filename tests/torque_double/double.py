@@ -14,7 +14,7 @@ import typing as t
 from pathlib import Path
 
 from torque_double import control, pbsnodes, qmgr, qstat, qsub, schedule, sessions
-from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
+from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Answer, Cluster
 from torque_double.state import opened
 
 _PROGRAM = """\
@@ -50,7 +50,12 @@ _DELETION_WAITS = 5.0
 @contextlib.contextmanager
 def started(folder: Path) -> t.Iterator[Cluster]:
     """A new cluster whose nodes are free; its MoMs and jobs end with it, and with the process that made it."""
-    cluster = Cluster(folder / "bin", folder / "on")
+    from pbs_double.inside import answered  # here, because a command of the double does not need it
+
+    def inside(program: str, words: t.Sequence[str]) -> Answer:
+        return answered(run, program, str(folder), words)
+
+    cluster = Cluster(folder / "bin", folder / "on", inside)
     (folder / "owner").write_text(str(os.getpid()))
     for program in (*PROGRAMS, *SERVER_PROGRAMS):
         _write_program(cluster.bin_dir / program, "double", "run", program, str(folder))

@@ -53,6 +53,7 @@ class Site:
         self._folder = Path(tempfile.mkdtemp(prefix="torque-site-"))
         self._folder.chmod(0o755)
         self._log = self._folder / "log"
+        self._moms: list[str] = []  # the processes of the MoMs that trusted each other when they were last asked
 
     def clear(self) -> None:
         """No jobs, no scripts, nothing seen; nodes free and without marks."""
@@ -66,7 +67,10 @@ class Site:
             self.cluster.call("pbsnodes", "-c", host)
             self.cluster.call("pbsnodes", "-N", "n", host)
         until(lambda: all(state == "free" for state in self.states().values()))
-        until(self._moms_trust_each_other)
+        moms = [self.on(host, "cat $PBS_HOME/mom_priv/mom.lock").out for host in HOSTS]
+        if moms != self._moms:
+            until(self._moms_trust_each_other)
+            self._moms = moms
         self._log.write_text("")
         self._log.chmod(0o666)
 

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tests ask the double within their own process, and the product asks it by its programs: both get the same answer."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from pbs_double import double
+from pbs_double.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def doubled(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
+    """A double, also where there is a real PBS."""
+    with double.started(tmp_path_factory.mktemp("double")) as cluster:
+        assert cluster.call("qsub", "-h", "-N", "held", "--", "/bin/sleep", "9").rc == 0
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("qstat", "0.pbs-srv", "nonsense"),
+        ("qstat", "-Q", "-f", "-F", "json", "nowhere"),
+        ("qstat", "-f", "-F", "dsv", "0"),
+        ("pbsnodes", "-v", "pbs-n1", "pbs-n9"),
+        ("pbsnodes", "-C", "bläst", "pbs-n1"),
+        ("qmgr", "-c", "print server"),
+        ("qmgr", "-c", "list node pbs-n1"),
+        ("qmgr", "-c", "set server nonsense = 1"),
+        ("qmgr", "-c", "export hook gone application/x-python default"),
+    ],
+    ids=" ".join,
+)
+def test_a_question_has_the_answer_of_its_program(doubled: Cluster, command: tuple[str, ...]) -> None:
+    program = Cluster(doubled.bin_dir, doubled.host_dir).call(*command)
+    assert program != (0, "", "") or "-C" in command
+    assert doubled.call(*command) == program
