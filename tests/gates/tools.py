@@ -98,11 +98,8 @@ def run_scenario(name: str) -> Callable[[Context], None]:
     """
 
     def action(context: Context) -> None:
-        env = {
-            "MOLECULE_EPHEMERAL_DIRECTORY": str(context.scratch / "molecule" / name),
-            "NO_COLOR": "1",
-            "ANSIBLE_CALLBACKS_ENABLED": f"{context.environ['ANSIBLE_CALLBACKS_ENABLED']},without_cyclic_gc",
-        }
+        folder = str(context.scratch / "molecule" / name)
+        env = {"MOLECULE_EPHEMERAL_DIRECTORY": folder, "NO_COLOR": "1", **_without_cyclic_gc(context)}
         context.run(["molecule", "test", "-s", name], env=env)
         said = context.log.read_text(encoding="utf-8")
         for sign in ("no hosts matched", "Missing playbook"):
@@ -119,4 +116,8 @@ def fill_caches(context: Context) -> None:
 
 def run_demo(context: Context) -> None:
     """What the README promises: the main job, seen working."""
-    context.run([sys.executable, "-m", "demo", "--name", "gate-demo"])
+    context.run([sys.executable, "-m", "demo", "--name", "gate-demo"], env=_without_cyclic_gc(context))
+
+
+def _without_cyclic_gc(context: Context) -> dict[str, str]:
+    return {"ANSIBLE_CALLBACKS_ENABLED": f"{context.environ['ANSIBLE_CALLBACKS_ENABLED']},without_cyclic_gc"}
