@@ -95,8 +95,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         option = metafunc.config.getoption("--hypothesis-seed", None)
         found = seeds.found(metafunc.function.__name__)
         drawn = seeds.first() if option is None else option
-        names = [f"found-{seed}" for seed in found]
-        metafunc.parametrize("chosen", [*found, drawn], indirect=True, ids=[*names, "drawn"])
+        cases = [pytest.param(seed, id=f"found-{seed}") for seed in found]
+        cases.append(pytest.param(drawn, id="drawn", marks=pytest.mark.drawn))
+        metafunc.parametrize("chosen", cases, indirect=True)
 
 
 @pytest.fixture

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests ask the double within their own process, and the product asks it by its programs: both get the same answer."""
+"""A command that runs in the test's own process answers as its program, which the product calls."""
 
 from __future__ import annotations
 
 import typing as t
+from pathlib import Path
 
 import pytest
 from pbs_double import double
@@ -35,7 +36,8 @@ def doubled(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
     ],
     ids=" ".join,
 )
-def test_a_question_has_the_answer_of_its_program(doubled: Cluster, command: tuple[str, ...]) -> None:
+def test_without_its_program_a_command_answers_as_with_it(doubled: Cluster, command: tuple[str, ...]) -> None:
     program = Cluster(doubled.bin_dir, doubled.host_dir).call(*command)
+    without = Cluster(Path("/nowhere"), doubled.host_dir, doubled.inside).call(*command)
     assert program != (0, "", "") or "-C" in command
-    assert doubled.call(*command) == program
+    assert without == program

@@ -15,7 +15,7 @@ SERVER, *HOSTS = os.environ.get("PBS_DOUBLE_HOSTS", "pbs-srv pbs-n1 pbs-n2").spl
 CALLER = "PBS_TEST_CALLER"  # who calls a program, where it is not root
 PROGRAMS = ("qsub", "qstat", "qdel", "qhold", "qrls", "qsig", "qrerun", "qmgr", "pbsnodes", "pbs_release_nodes")
 SERVER_PROGRAMS = ("qterm", "pbs_server")
-QUESTIONS = ("qstat", "pbsnodes", "qmgr")  # which tests call again and again, and which wait for no MoM
+IN_PROCESS = ("qstat", "pbsnodes", "qmgr")  # tests call them again and again, and they wait for no MoM
 
 
 class Answer(t.NamedTuple):
@@ -30,7 +30,7 @@ class Answer(t.NamedTuple):
 class Cluster:
     """Programs that reach one server, as root where nobody else is named, and a way to each execution host.
 
-    ``inside`` answers a question without its program, where there is such a way.
+    ``inside`` runs a command without its program, where there is such a way.
     """
 
     bin_dir: Path
@@ -39,7 +39,7 @@ class Cluster:
 
     def call(self, program: str, *words: str, text: str = "", user: str = "") -> Answer:
         """One command; nothing is judged."""
-        if self.inside and program in QUESTIONS and words and not (text or user):
+        if self.inside and program in IN_PROCESS and words and not (text or user):
             return self.inside(program, words)
         return _answer([str(self.bin_dir / program), *words], text, user)
 

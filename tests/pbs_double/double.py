@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule, transitions
-from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Answer, Cluster
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
 from pbs_double.state import Job, State, opened
 
 _PROGRAM = """\
@@ -51,10 +52,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
     """A new cluster whose nodes are free; its MoMs end with it, and with the process that made it."""
     from pbs_double.inside import answered  # here, because a command of the double does not need it
 
-    def inside(program: str, words: t.Sequence[str]) -> Answer:
-        return answered(run, program, str(folder), words)
-
-    cluster = Cluster(folder / "bin", folder / "on", inside)
+    cluster = Cluster(folder / "bin", folder / "on", functools.partial(answered, run, str(folder)))
     (folder / "owner").write_text(str(os.getpid()))
     for program in (*PROGRAMS, *SERVER_PROGRAMS):
         _write_program(cluster.bin_dir / program, "double", program, folder)

@@ -44,8 +44,20 @@ def held(folder: Path) -> t.Iterator[Copy]:
         new.replace(path)
 
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take(lock)
         yield Copy(path.read_bytes() if path.exists() else b"", keep)
+
+
+def take(lock: t.IO[str]) -> None:
+    """Lock the file for this process alone; raise BlockingIOError where others have it for too long."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 @contextlib.contextmanager

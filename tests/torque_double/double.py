@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ import typing as t
 from pathlib import Path
 
 from torque_double import control, pbsnodes, qmgr, qstat, qsub, schedule, sessions
-from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Answer, Cluster
+from torque_double.cluster import HOSTS, OFTEN, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
 from torque_double.state import opened
 
 _PROGRAM = """\
@@ -52,10 +53,7 @@ def started(folder: Path) -> t.Iterator[Cluster]:
     """A new cluster whose nodes are free; its MoMs and jobs end with it, and with the process that made it."""
     from pbs_double.inside import answered  # here, because a command of the double does not need it
 
-    def inside(program: str, words: t.Sequence[str]) -> Answer:
-        return answered(run, program, str(folder), words)
-
-    cluster = Cluster(folder / "bin", folder / "on", inside)
+    cluster = Cluster(folder / "bin", folder / "on", functools.partial(answered, run, str(folder)))
     (folder / "owner").write_text(str(os.getpid()))
     for program in (*PROGRAMS, *SERVER_PROGRAMS):
         _write_program(cluster.bin_dir / program, "double", "run", program, str(folder))

@@ -21,7 +21,6 @@ from torque_double.state import Job
 
 NOT_ALLOWED, TIMED_OUT = -1, -4
 _ROOT_MODE = stat.S_IRUSR | stat.S_IXUSR
-_EPILOGUES = ("epilogue", "epilogue.user", "epilogue.parallel", "epilogue.user.parallel", "epilogue.precancel")
 _OF_USERS = ("prologue.user", "prologue.user.parallel", "epilogue.user", "epilogue.user.parallel", "epilogue.precancel")
 _TO_NOTHING = ("prologue.parallel", "prologue.user.parallel", "epilogue.precancel", "presetup")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import tempfile
@@ -63,7 +64,8 @@ class Site:
         # Before the messages are cleared: a script that is still refused would leave another one.
         self._wait_for_purged_jobs()
         for host in HOSTS:
-            self.on(host, "cd $PBS_HOME/mom_priv && rm -rf prologue* epilogue*; momctl -q clearmsg")
+            self.on(host, "cd $PBS_HOME/mom_priv && rm -rf prologue* epilogue*")
+            until(functools.partial(self._clears_its_messages, host))
             self.cluster.call("pbsnodes", "-c", host)
             self.cluster.call("pbsnodes", "-N", "n", host)
         until(lambda: all(state == "free" for state in self.states().values()))
@@ -73,6 +75,10 @@ class Site:
             self._moms = moms
         self._log.write_text("")
         self._log.chmod(0o666)
+
+    def _clears_its_messages(self, host: str) -> bool:
+        """Return whether the MoM did so. One that is dead does not."""
+        return self.on(host, "momctl -q clearmsg").rc == 0
 
     def _wait_for_purged_jobs(self) -> None:
         """Wait until no MoM has a job: qstat shows no purged one, whose epilogue would be that of the next test.

@@ -17,6 +17,8 @@ import typing as t
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pbs_double.lending import take
+
 from torque_double.cluster import CORES, HOSTS, SERVER
 
 VERSION = "6.1.3.h5"
@@ -198,7 +200,7 @@ def opened(folder: Path) -> t.Iterator[State]:
     """
     path = folder / "state"
     with (folder / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        take(lock)
         before = path.read_bytes() if path.exists() else b""
         state = pickle.loads(before) if before else fresh(folder, time.time())
         try:

@@ -5,7 +5,7 @@
 
 Ansible makes objects by the million and keeps most of them until its end, so that each search looks at all of them in
 vain. The search is a quarter of what a run takes of the processor; without it a run of a bed's few hosts takes some
-megabytes more. Gates use this plugin, the demo as a gate too. Benchmarks and `make demo` run Ansible as a user does.
+megabytes more. Tests, molecule scenarios and the gate `demo` use this plugin; benchmarks and `make demo` do not.
 """
 
 from __future__ import annotations

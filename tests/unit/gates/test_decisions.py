@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from gates import reference, skips
 from gates.interpreters import first_of_each, of_every_change, version_in_name, version_of
+from gates.lengthy import RANDOM
 from gates.payloads import memory_folder
 from gates.roles import judge
 from gates.sanity import STAND_IN, skips_in, wanted_pip
@@ -142,6 +143,13 @@ def test_a_soak_draws_twenty_times_as_many_examples(tmp_path: Path) -> None:
     number = len(drawn(tmp_path, "--hypothesis-profile=soak"))
 
     assert number == 2001
+
+
+def test_a_soak_takes_up_a_test_that_draws_without_hypothesis(tmp_path: Path) -> None:
+    said = drawn(tmp_path, "-m", RANDOM, "--hypothesis-profile=soak", CONVERGED_SEED="1")
+
+    assert len(said) == 2001
+    assert said[-1] != drawn(tmp_path, "-m", RANDOM, "--hypothesis-profile=soak", CONVERGED_SEED="2")[-1]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from bench import _figures
+from gates import sanity
 from gates.file_sets import Scope
 from gates.gate import Context, GateFailure
 from gates.lengthy import CHURN_PARTS, DRAWING_TESTS, RANDOM_PARTS, bench_parts, soak_parts
@@ -71,6 +72,21 @@ def test_soak_has_a_part_for_every_kind_of_long_test() -> None:
         *CHURN_PARTS,
         *scopes,
     ]
+
+
+def test_soak_runs_the_sanity_tests_that_every_change_leaves_out(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, ...]] = []
+    monkeypatch.setattr(sanity, "_interpreters", lambda _context: {})
+    monkeypatch.setattr(sanity, "_run_on_what_ships", lambda _context, _found, *options: given.append(options))
+    sanity.run_sanity(context)
+    sanity.run_sanity_everywhere(context)
+
+    every_change, soak = given
+    assert set(every_change[::2]) == {"--skip-test"}
+    assert set(soak[::2]) == {"--test"}
+    assert set(every_change[1::2]) <= set(soak[1::2])
 
 
 def test_a_part_runs_all_tests_of_its_scope_but_those_that_are_repeated(context: Context) -> None:
