@@ -25,7 +25,7 @@ def doubled(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
     "command",
     [
         ("qstat", "0.pbs-srv", "nonsense"),
-        ("qstat", "-Q", "-f", "-F", "json", "nowhere"),
+        ("qstat", "-Q", "nowhere"),
         ("qstat", "-f", "-F", "dsv", "0"),
         ("pbsnodes", "-v", "pbs-n1", "pbs-n9"),
         ("pbsnodes", "-C", "bläst", "pbs-n1"),

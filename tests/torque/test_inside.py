@@ -28,7 +28,6 @@ def doubled(tmp_path_factory: pytest.TempPathFactory) -> t.Iterator[Cluster]:
         ("qstat", "-x"),
         ("qstat", "-B", "elsewhere"),
         ("qstat", "--nonsense"),
-        ("pbsnodes", "-x"),
         ("pbsnodes", "tq-n9"),
         ("pbsnodes", "-N", "größe", "tq-n1"),
         ("qmgr", "-c", "print server"),
