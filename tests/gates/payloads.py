@@ -3,18 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gate: the payloads' own tests, under the oldest and the newest interpreter found from the payloads' floor up.
 
-What a Python between them lacks, the oldest lacks too; what it has taken away is gone from the newest as well. A part
-of soak runs all of them. pytest of today does not run on 3.6, and ansible-test looks at no payloads: so unittest.
+What a Python between them lacks, the oldest lacks too; what it has taken away is gone from the newest as well. Lengthy
+tests, which run the code of others again and again, run under the oldest alone. A part of soak runs all tests under all
+of them. pytest of today does not run on 3.6, and ansible-test looks at no payloads: so unittest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,6 +27,8 @@ from gates.gate import Context, GateFailure
 from gates.interpreters import Version, interpreters, of_every_change, version_of
 
 TESTS = "tests/payloads"
+# Of the tests under one interpreter, run beside each other: half of their time they wait.
+PARTS = 2
 # More than there are processors: these tests wait for processes and time limits half of their time.
 AT_ONCE = 4
 # The tests write small files, yet a container's usual 64 MiB may be too few for four interpreters at a time.
@@ -32,22 +36,25 @@ ENOUGH_MEMORY = 512 * 1024**2
 
 
 def run_payload_tests(context: Context) -> None:
-    """Run them under the oldest interpreter and the newest; at a quick look under the oldest alone."""
-    found = _interpreters(context)
-    _run_under(context, of_every_change(found, quick=context.quick))
+    """Run them under the oldest interpreter and the newest; at a quick look the short ones under the oldest alone."""
+    found = of_every_change(_interpreters(context), quick=context.quick)
+    _run_under(context, found, short=set(found) if context.quick else set(list(found)[1:]))
 
 
 def run_payload_tests_everywhere(context: Context) -> None:
     """Run them under every interpreter that there is."""
-    _run_under(context, _interpreters(context))
+    _run_under(context, _interpreters(context), short=set())
 
 
 def _interpreters(context: Context) -> dict[Version, Path]:
     return interpreters(context.environ, lowest=version_of(context.settings()["payload-floor"]))
 
 
-def _run_under(context: Context, found: Mapping[Version, Path]) -> None:
-    """Fail when a test fails under one of them, when none was run, or on a skip that is not allowed."""
+def _run_under(context: Context, found: Mapping[Version, Path], *, short: Set[Version]) -> None:
+    """Fail when a test fails under one of them, when none was run, or on a skip that is not allowed.
+
+    Under the interpreters of `short` no lengthy test runs.
+    """
     tests = context.checkout / TESTS
     daemon = set(context.settings()["daemon"])
     roots = [root for root in context.payload_roots() if str(root) not in daemon]
@@ -57,10 +64,15 @@ def _run_under(context: Context, found: Mapping[Version, Path]) -> None:
         context.say("SHOW no payloads yet")
         return
     with memory_folder() as temporary, ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = [(_apart(context, version), version) for version in found]
-        under_way = [pool.submit(_under, own, version, str(found[version]), roots, temporary) for own, version in runs]
+        runs = []
+        for version, part in itertools.product(found, range(1, PARTS + 1)):
+            name = "{}.{}-{}".format(*version, part)
+            words = [f"--part={part}/{PARTS}", *(["--short"] if version in short else [])]
+            own = dataclasses.replace(context, log=context.scratch / f"payloads-{name}.log")
+            run = pool.submit(_under, own, name, [str(found[version]), "-B", "-W", "error"], words, roots, temporary)
+            runs.append((own, run))
         failures = []
-        for (own, _version), run in zip(runs, under_way, strict=True):
+        for own, run in runs:
             failures += run.result()
             context.say(own.log.read_text(encoding="utf-8", errors="replace").rstrip())
     if failures:
@@ -87,17 +99,13 @@ def memory_folder(disk: Path = MEMORY_DISK) -> Iterator[dict[str, str]]:
         yield {"TMPDIR": folder}
 
 
-def _apart(context: Context, version: Version) -> Context:
-    """The same with a log of its own, for runs beside each other."""
-    return dataclasses.replace(context, log=context.scratch / "payloads-{}.{}.log".format(*version))
-
-
-def _under(context: Context, version: Version, python: str, roots: list[Path], given: Mapping[str, str]) -> list[str]:
-    """Run all tests under one interpreter, with the given settings; return what failed."""
-    name = "{}.{}".format(*version)
+def _under(
+    context: Context, name: str, python: list[str], words: list[str], roots: list[Path], given: Mapping[str, str]
+) -> list[str]:
+    """Run a part of the tests under one interpreter, with the given settings; return what failed."""
     result = context.scratch / f"payloads-{name}.json"
-    program = context.checkout / "tests/gates/unittest_under.py"
-    argv = [python, "-B", "-W", "error", str(program), str(result), str(context.checkout / TESTS)]
+    argv = [*python, str(context.checkout / "tests/gates/unittest_under.py"), str(result)]
+    argv += [str(context.checkout / TESTS), *words]
     settings = {**given, "PYTHONPATH": ":".join(str(context.checkout / root) for root in roots)}
     try:
         context.run(argv, env=settings)
@@ -106,7 +114,7 @@ def _under(context: Context, version: Version, python: str, roots: list[Path], g
     counts = json.loads(result.read_text(encoding="utf-8"))
     seen = [skips.Skip(test, reason) for test, reason in counts["skips"]]
     reasons = skips.allowed_reasons(skips.ALLOWED.read_text(encoding="utf-8"))
-    context.say(f"SHOW Python {name}: {counts['run']} tests ({python})")
+    context.say(f"SHOW Python {name}: {counts['run']} tests ({python[0]})")
     for line in skips.report(seen, reasons) if seen else []:
         context.say(f"SHOW {line}")
     return [f"a skip under Python {name} that is not allowed"] if skips.refused(seen, reasons) else []

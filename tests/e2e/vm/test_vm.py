@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node with a kernel of its own, as short as may be: what it has, which modules roles load, and what the fence sets.
+"""A node with a kernel of its own, as short as may be: what it has, and what the fence sets.
 
 Containers of one host cannot show this: they share its modules, its two processors and its version of cgroups.
 """
@@ -63,6 +63,8 @@ def test_a_machine_has_a_kernel_of_its_own_with_cgroup_v2_alone_and_two_numa_nod
     assert {"Sockets=2", "CoresPerSocket=2", "CPUTot=4"} <= set(site.ctl("scontrol show node n1").split())
 
 
+# That a role loads modules and its way back unloads them is proved in every change by the tests of the record.
+@pytest.mark.soak
 def test_the_role_loads_the_modules_of_the_kernel_and_the_way_back_unloads_them(site: MachineHosts) -> None:
     before = site.modules()
     assert not before & MODULES, "a module that is there already shows nothing"

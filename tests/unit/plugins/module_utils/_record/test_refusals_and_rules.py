@@ -323,6 +323,14 @@ def test_what_a_program_made_by_itself_goes_back_and_what_the_site_made_since_st
     assert "/disk" in world.text(MOUNTINFO)
 
 
+def test_a_kernel_module_that_is_in_use_by_now_stays_loaded_and_is_named(world: World) -> None:
+    call(world, FakeNode(world), {"role": "main", "kernel_modules": ["overlay"]})
+    world.write("/sys/module/overlay/refcnt", "2\n")
+    (left,) = restore(FakeNode(world)).left
+    assert left == "overlay: kernel module overlay stays loaded: it is in use (2 times)"
+    assert world.text("/sys/module/overlay/refcnt") == "2\n"
+
+
 def test_a_packet_filter_that_cannot_be_read_is_left_and_not_taken_for_empty(world: World) -> None:
     call(world, FakeNode(world), {"role": "main", "made": MADE})
     world.change_the_node()
