@@ -13,15 +13,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from rehearsals.fork_server import ansible_playbook, served
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -29,8 +29,6 @@ STAND_IN = Path(__file__).with_name("stand_in.py")
 OTHERS = ("command", "systemd_service", "file", "slurp", "get_url", "uri", "stat", "find", "ping")
 _OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.core\.(k8s)):")
 OFTEN = 100000
-# Less than the time of the gate, so that a run that hangs is shown.
-SECONDS = 600
 HOSTS = {
     "converged_nodes": ["n1", "n2"],
     "converged_shared": ["n1", "n2"],
@@ -111,6 +109,7 @@ class Rehearsal:
         self._hosts = hosts or HOSTS
         self._folder = folder
         self._answers: list[list[Any]] = []
+        self.start = ansible_playbook
         for module, result in USUAL.items():
             self.answer(result, module=module)
 
@@ -138,22 +137,14 @@ class Rehearsal:
         (self._folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
         (self._folder / "answers").write_text(json.dumps(self._answers), encoding="utf-8")
         (self._folder / "calls").write_text("", encoding="utf-8")
-        argv = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(self._folder / "hosts.yml"), *words]
+        words = ["-i", str(self._folder / "hosts.yml"), *words, "-e", json.dumps(given)]
         environ = {
             **os.environ,
             "REHEARSAL": str(self._folder),
             "ANSIBLE_COLLECTIONS_PATH": str(self.stage.collections),
             "ANSIBLE_LOCALHOST_WARNING": "false",
         }
-        done = subprocess.run(
-            [*argv, "-e", json.dumps(given)],
-            cwd=self._folder,
-            env=environ,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        done = self.start(words, self._folder, environ)
         said = done.stdout + done.stderr
         assert "the rehearsal has no answer" not in said, said
         lines = (self._folder / "calls").read_text(encoding="utf-8").splitlines()
@@ -226,6 +217,12 @@ USUAL: dict[str, dict[str, Any]] = {
     "uri": {"status": 200},
     "find": {"files": []},
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers() -> Iterator[None]:
+    with served():
+        yield
 
 
 @pytest.fixture(scope="session")

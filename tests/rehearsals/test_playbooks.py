@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 import yaml
+from rehearsals.fork_server import ansible_playbook
 
-BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
 AWAY = ("n2", "backup")
 
@@ -32,8 +32,7 @@ def run(folder: Path, name: str, *options: str, **groups: tuple[str, ...]) -> su
     }
     inventory: dict[str, Any] = {group: {"hosts": dict.fromkeys(found)} for group, found in hosts.items()}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory, sort_keys=False), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), f"converged.hpc.{name}", *options]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return ansible_playbook(["-i", str(folder / "hosts.yml"), f"converged.hpc.{name}", *options], folder)
 
 
 def play_alone(
@@ -42,9 +41,8 @@ def play_alone(
     """One play, for an inventory of its own."""
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
-    argv += ["-e", json.dumps(given)]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    words = ["-i", str(folder / "hosts.yml"), str(folder / "play.yml"), "-e", json.dumps(given)]
+    return ansible_playbook(words, folder)
 
 
 def reached(folder: Path, name: str, *options: str) -> set[str]:
@@ -148,8 +146,7 @@ def test_two_batch_systems_need_two_inventories(tmp_path: Path) -> None:
     inventory["converged_controllers"] = {"hosts": {"ctl": {"converged_wlm": "slurm"}}}
     inventory["all"] = {"vars": {"converged_kubeconfig": "/etc/kubernetes/admin.conf", "converged_serial": 3}}
     (tmp_path / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), "converged.hpc.site"]
-    said = refused(subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False))
+    said = refused(ansible_playbook(["-i", str(tmp_path / "hosts.yml"), "converged.hpc.site"], tmp_path))
 
     assert "converged_wlm differs between hosts (pbs, slurm): one run is for one batch system" in said
     assert (

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -21,8 +19,8 @@ from typing import Any
 
 import pytest
 import yaml
+from rehearsals.fork_server import ansible_playbook
 
-BIN = Path(sys.executable).parent
 CONTENT = {"sycri": b"#!/bin/sh\necho sycri\n", "engine": b"the archive of a prefix\n"}
 SUMS = {name: hashlib.sha256(content).hexdigest() for name, content in CONTENT.items()}
 WRONG = "0" * 64
@@ -69,9 +67,9 @@ def played(folder: Path, variables: dict[str, str]) -> str:
     play = {"hosts": "n1", "gather_facts": False, "roles": ["converged.hpc.singularity_cri"]}
     (folder / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
     (folder / "play.yml").write_text(yaml.safe_dump([play]), encoding="utf-8")
-    argv = [str(BIN / "ansible-playbook"), "-i", str(folder / "hosts.yml"), str(folder / "play.yml")]
-    argv += ["-e", json.dumps({**variables, "singularity_cri_cache": str(folder / "cache")})]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    given = {**variables, "singularity_cri_cache": str(folder / "cache")}
+    words = ["-i", str(folder / "hosts.yml"), str(folder / "play.yml"), "-e", json.dumps(given)]
+    done = ansible_playbook(words, folder)
     assert done.returncode != 0, "the node of this play cannot be reached"
     return done.stdout + done.stderr
 
