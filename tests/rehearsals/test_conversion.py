@@ -175,6 +175,12 @@ def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_
     assert str(done.calls[-1]) == "share_lock absent"
 
 
+def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
+    """Return one play."""
+    (play,) = [play for play in rehearsal.stage.plays(playbook) if play["name"] == name]
+    return dict(play)
+
+
 def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(stage: Stage, tmp_path: Path) -> None:
     nodes = ["n1", "n2", "n3", "n4"]
     rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_nodes": nodes, "converged_shared": nodes})
@@ -185,7 +191,8 @@ def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(st
     lost = {"unreachable": True, "msg": "no route to host"}
     rehearsal.answer(lost, module="node_state", host="n3", check=False, args={"role": "node_share"})
     given = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on", "converged_max_fail_percentage": 50}
-    done = rehearsal.playbook("site", **given)
+    play = the_play(rehearsal, "site", "Convert the nodes")
+    done = rehearsal.play([{**play, "hosts": "converged_nodes"}], __share_preflight_host=seen(), **given)
     assert not done.passed
     assert "fatal: [n3]: UNREACHABLE!" in done.said
     assert joined(done) == ["n1", "n2", "n4"], done.said
@@ -196,12 +203,6 @@ def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(st
         for name in call.args["nodes"]
     }
     assert admitted == {"n1", "n2", "n4"}
-
-
-def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
-    """Return one play."""
-    (play,) = [play for play in rehearsal.stage.plays(playbook) if play["name"] == name]
-    return dict(play)
 
 
 @pytest.fixture(scope="module")

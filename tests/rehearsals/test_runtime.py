@@ -26,18 +26,25 @@ def converted(
     *,
     found: dict[str, Any] = USUAL["share_node_info"]["found"],
     wanted: dict[str, Any] | None = None,
+    alone: bool = False,
     **given: Any,
 ) -> Any:
-    """Convert a site of one kind of node whose n1 has the runtime `before`, and shall have `after`."""
+    """Convert a site of one kind of node whose n1 has the runtime `before`, and shall have `after`.
+
+    `alone` makes it the play that converts n1, with what preflight would have found: nothing before it is looked at.
+    """
     role = {CONTAINERD: ["node_runtime"], OURS: ["singularity_cri", "singularity_cri_config"]}[before]
     found = {**found, "record": [*role, "node_kubelet", "kube_join"], "enabled": True}
     rehearsal.answer({"changed": True, "socket": "/run/singularity.sock"}, module="singularity_cri_config")
     rehearsal.answer({"found": found, "wanted": wanted or {}}, module="share_node_info", host="n1")
     known = {"changed": True, "rc": 0, "stdout": "node/n1", "stderr": ""}
     rehearsal.answer(known, module="command", args={"argv": kubectl(*GET, "--ignore-not-found", "--output=name")})
-    return rehearsal.playbook(
-        "site", converged_convert="n1", **{**called(rehearsal), **GIVEN, **given, **runtime(after)}
-    )
+    given = {"converged_convert": "n1", **called(rehearsal), **GIVEN, **given, **runtime(after)}
+    if not alone:
+        return rehearsal.playbook("site", **given)
+    (play,) = [play for play in rehearsal.stage.plays("site") if play["name"] == "Convert the nodes"]
+    read = {"__share_preflight_host": {"found": found, "wanted": wanted or {}}}
+    return rehearsal.play([{**play, "hosts": "n1"}], **given, **read)
 
 
 def called(rehearsal: Any) -> dict[str, Any]:
@@ -176,7 +183,7 @@ def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehe
 
 
 def test_a_site_that_never_drains_keeps_every_runtime(rehearsal: Any) -> None:
-    done = converted(rehearsal, CONTAINERD, OURS, converged_drain="never")
+    done = converted(rehearsal, CONTAINERD, OURS, alone=True, converged_drain="never")
     assert not done.passed
     assert "a node changes its runtime when it has neither jobs nor pods, and converged_drain is never" in " ".join(
         done.said.split()
@@ -193,4 +200,4 @@ def converted_with(rehearsal: Any, result: dict[str, Any], **wanted: Any) -> Any
         answer(result, host="n1", check=False, **wanted)
 
     rehearsal.answer = last
-    return converted(rehearsal, CONTAINERD, OURS)
+    return converted(rehearsal, CONTAINERD, OURS, alone=True)
