@@ -42,6 +42,8 @@ CLUSTERS = {"pbs", "torque"}
 WAITING = {"payloads", *CLUSTERS}
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
+# Folders of tests that are not part of `make check`, which a developer waits for.
+LONGER = {*CLUSTERS, "rehearsals"}
 CHECKOUT = Path(__file__).resolve().parents[2]
 HERE = platform.machine()
 
@@ -50,11 +52,11 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
     ("payloads", run_payload_tests, QUICK),
     ("sanity", run_sanity, FULL),
     ("sanity-prose", run_sanity_of_prose, FULL),
-    *((name, run_tests(name), FULL if name in CLUSTERS else QUICK) for name in FOLDERS),
-    ("unit-prose", run_prose_tests, QUICK),
+    *((name, run_tests(name), FULL if name in LONGER else QUICK) for name in FOLDERS),
+    ("unit-prose", run_prose_tests, FULL),
     ("docs", check_docs, QUICK),
     ("english", check_english, QUICK),
-    ("ansible-lint", lint_ansible, QUICK),
+    ("ansible-lint", lint_ansible, FULL),
     ("types", check_types, QUICK),
     ("format", commands(["ruff", "format", "--check", "."]), QUICK),
     ("lint", commands(["ruff", "check", "."]), QUICK),

@@ -204,8 +204,9 @@ def test_a_change_runs_what_reads_it() -> None:
     assert gates_that_read("docs/architecture.md") == gates_that_read("README.md") == texts
     changelog = gates_that_read("changelogs/fragments/placement.yml")
     assert changelog == {*texts, "changelog"} - {"english", "roles"}
-    assert "ansible-lint" in gates_that_read("extensions/molecule/share/converge.yml") & nodeshare
-    assert "ansible-lint" not in gates_that_read("tests/unit/gates/test_file_sets.py")
+    assert "ansible-lint" in gates_that_read("extensions/molecule/share/converge.yml")
+    assert "ansible-lint" in gates_that_read("roles/node_share/tasks/main.yml") & gates_that_read("galaxy.yml")
+    assert "ansible-lint" not in gates_that_read("tests/unit/gates/test_file_sets.py") | nodeshare | daemon
     assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-racks", "e2e-spark"}
     assert {"placement", "types", "molecule-placement"} <= daemon
     assert not daemon & {"payloads", "rehearsals", "unit"}
