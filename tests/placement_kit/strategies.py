@@ -131,28 +131,49 @@ few_specs = st.sampled_from(
 )
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+_rarely = st.sampled_from([False, False, True])
+_offers = st.sampled_from(
+    [
+        (("cpu", 4000), ("memory", 8), ("pods", 10)),
+        (("cpu", 4000), ("example.com/gpu", 2), ("memory", 8), ("pods", 10)),
+        (("cpu", 1000), ("pods", 1)),
+        (),
+    ]
+)
+_taints_of_node = st.just(()) | st.lists(taints, max_size=2).map(tuple)
+_holders = st.sampled_from(["", "", "", " ", "slurm/7"])
+_namespaces = st.sampled_from(NAMESPACES)
+_places = st.sampled_from(["", *NODE_NAMES])
+_nominations = st.sampled_from(["", "", *NODE_NAMES])
+_phases = st.sampled_from([Phase.PENDING, Phase.RUNNING, Phase.RUNNING, Phase.FAILED])
+_names_of_nodes = st.lists(st.sampled_from(NODE_NAMES), unique=True)
+_nodes_of_slices = st.sampled_from(("", *NODE_NAMES[:2]))
+_pools = st.sampled_from("pq")
+_one_or_two = st.integers(1, 2)
+# Of a slice that is one node's, and of one that is not.
+_devices = {
+    of_node: st.lists(
+        st.builds(Device, st.sampled_from("ab"), numa=st.integers(-1, 1), node=where),
+        max_size=2,
+    )
+    for of_node, where in ((True, st.just("")), (False, _nodes_of_slices))
+}
+
+
 @st.composite
 def nodes(draw: st.DrawFn, name: str, *, uid: str = "", version: int = 1) -> Node:
     """A node of this name."""
-    offered = draw(
-        st.sampled_from(
-            [
-                (("cpu", 4000), ("memory", 8), ("pods", 10)),
-                (("cpu", 4000), ("example.com/gpu", 2), ("memory", 8), ("pods", 10)),
-                (("cpu", 1000), ("pods", 1)),
-                (),
-            ]
-        )
-    )
+    offered = draw(_offers)
     return Node(
         uid=uid or f"uid-{name}",
         name=name,
         version=version,
         labels=draw(node_labels),
-        taints=draw(st.just(()) | st.lists(taints, max_size=2).map(tuple)),
-        unschedulable=draw(st.sampled_from([False, False, True])),
+        taints=draw(_taints_of_node),
+        unschedulable=draw(_rarely),
         allocatable=offered,
-        held_by=draw(st.sampled_from(["", "", "", " ", "slurm/7"])),
+        held_by=draw(_holders),
     )
 
 
@@ -168,24 +189,24 @@ def pods(
     """A pod of this name, on a node or not."""
     return Pod(
         uid=uid or f"uid-{name}",
-        namespace=draw(st.sampled_from(NAMESPACES)) if not uid else "team",
+        namespace=draw(_namespaces) if not uid else "team",
         name=name,
         version=version,
         spec=draw(spec),
         labels=draw(pod_labels),
         request=draw(requests),
-        node=draw(st.sampled_from(["", *NODE_NAMES])),
-        nominated_node=draw(st.sampled_from(["", "", *NODE_NAMES])),
-        phase=draw(st.sampled_from([Phase.PENDING, Phase.RUNNING, Phase.RUNNING, Phase.FAILED])),
-        terminating=draw(st.sampled_from([False, False, True])),
-        daemon=draw(st.sampled_from([False, False, True])),
+        node=draw(_places),
+        nominated_node=draw(_nominations),
+        phase=draw(_phases),
+        terminating=draw(_rarely),
+        daemon=draw(_rarely),
     )
 
 
 @st.composite
 def clusters(draw: st.DrawFn, *, max_pods: int = 8) -> tuple[list[Node], list[Pod]]:
     """A handful of nodes and pods."""
-    names = draw(st.lists(st.sampled_from(NODE_NAMES), unique=True))
+    names = draw(_names_of_nodes)
     return (
         [draw(nodes(name)) for name in names],
         [draw(pods(f"p{index}")) for index in range(draw(st.integers(0, max_pods)))],
@@ -195,17 +216,15 @@ def clusters(draw: st.DrawFn, *, max_pods: int = 8) -> tuple[list[Node], list[Po
 @st.composite
 def slices(draw: st.DrawFn, name: str, *, uid: str, version: int) -> DeviceSlice:
     """A slice of one of few pools, whole or not, of one node or with devices of several."""
-    node = draw(st.sampled_from(("", *NODE_NAMES[:2])))
-    where = st.just("") if node else st.sampled_from(("", *NODE_NAMES[:2]))
-    devices = st.builds(Device, st.sampled_from("ab"), numa=st.integers(-1, 1), node=where)
+    node = draw(_nodes_of_slices)
     return DeviceSlice(
         uid=uid,
         name=name,
         version=version,
         driver="gpu.example.com",
-        pool=draw(st.sampled_from("pq")),
-        generation=draw(st.integers(1, 2)),
-        of=draw(st.integers(1, 2)),
+        pool=draw(_pools),
+        generation=draw(_one_or_two),
+        of=draw(_one_or_two),
         node=node,
-        devices=tuple(draw(st.lists(devices, max_size=2))),
+        devices=tuple(draw(_devices[bool(node)])),
     )

@@ -21,21 +21,25 @@ from placement_kit.graph_truth import BY_LABELS, SHAPES, fresh, summary, survivo
 KINDS = {"node": Node, "pod": Pod, "slice": DeviceSlice}
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+lengths = st.integers(1, 30)
+objects = st.sampled_from(
+    [("node", name) for name in strategies.NODE_NAMES]
+    + [("pod", "p0"), ("pod", "p1"), ("pod", "p2")]
+    + [("slice", "s0"), ("slice", "s1"), ("slice", "s2"), ("slice", "s3")]
+)
+yes_or_no = st.booleans()
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
     """Nodes, pods and slices of devices that come, change and go, in any order."""
     events: list[Event] = []
     alive: dict[tuple[str, str], str] = {}
-    for version in range(10, 10 + draw(st.integers(1, 30))):
-        kind, name = draw(
-            st.sampled_from(
-                [("node", name) for name in strategies.NODE_NAMES]
-                + [("pod", "p0"), ("pod", "p1"), ("pod", "p2")]
-                + [("slice", "s0"), ("slice", "s1"), ("slice", "s2"), ("slice", "s3")]
-            )
-        )
+    for version in range(10, 10 + draw(lengths)):
+        kind, name = draw(objects)
         uid = alive.get((kind, name))
-        if uid is not None and draw(st.booleans()):
+        if uid is not None and draw(yes_or_no):
             del alive[kind, name]
             events.append(Deleted(KINDS[kind], uid, version))
             continue
@@ -56,7 +60,7 @@ def test_increments_give_the_graph_of_a_fresh_list(events: list[Event], data: st
     for event in events:
         cluster.apply(event)
         # The graph is asked at any time, or only at the end.
-        if data.draw(st.booleans()):
+        if data.draw(yes_or_no):
             summary(graph)
     assert summary(graph) == summary(fresh(survivors(events)))
     assert audit(graph, cluster) == []
@@ -67,7 +71,7 @@ def test_after_lost_events_a_list_gives_the_graph_of_a_fresh_list(events: list[E
     cluster = Cluster()
     graph = Graph(cluster.columns, BY_LABELS, devices=cluster.devices)
     for event in events:
-        if data.draw(st.booleans()):
+        if data.draw(yes_or_no):
             cluster.apply(event)
             graph.sync()
     for relisted in survivors(events):

@@ -25,13 +25,18 @@ RULES = (
 History = list[list[Event]]
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+lives_of_an_object = st.lists(st.sampled_from(["see", "see", "delete"]), max_size=4)
+yes_or_no = st.booleans()
+
+
 @st.composite
 def histories(draw: st.DrawFn) -> History:
     """For each name, what happened to its objects in order: seen, changed, deleted, made again with another UID."""
     lives: list[tuple[str, str, list[str]]] = []
     for kind, names in (("node", strategies.NODE_NAMES[:3]), ("pod", ("p0", "p1", "p2", "p3"))):
         for name in names:
-            steps = draw(st.lists(st.sampled_from(["see", "see", "delete"]), max_size=4))
+            steps = draw(lives_of_an_object)
             lives.append((kind, name, steps))
     turns = draw(st.permutations([index for index, (_, _, steps) in enumerate(lives) for _ in steps]))
     history: History = [[] for _ in lives]
@@ -84,7 +89,7 @@ def deliveries(draw: st.DrawFn) -> tuple[History, list[Event]]:
     delivered: list[Event] = []
     for index in turns:
         delivered.append(waiting[index].pop(0))
-        if draw(st.booleans()):
+        if draw(yes_or_no):
             delivered.append(draw(st.sampled_from(delivered)))
     return history, delivered
 
@@ -109,7 +114,7 @@ def test_after_lost_events_a_list_gives_the_state_of_a_fresh_list(
     history, events = delivery
     cluster = Cluster()
     for event in events:
-        if data.draw(st.booleans()):
+        if data.draw(yes_or_no):
             cluster.apply(event)
     for relisted in data.draw(st.permutations(lists(history))):
         cluster.apply(relisted)
