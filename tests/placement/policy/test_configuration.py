@@ -160,7 +160,8 @@ TAIL = "tiers:\n- plugins:\n  - name: gang\n"
         (f"actions:\n{TAIL}", "conf.yaml:1: unknown action ''; known are enqueue, allocate"),
         ("actions: [\n", "conf.yaml:2: "),
         ("actions: &a [*a]\ntiers: *a\n", "conf.yaml:1: "),
-        ("[" * 10_000, "conf.yaml:1: "),
+        # Deeper than Python calls itself. As many brackets would take seconds to read: each may begin a key.
+        ("- " * 10_000, "conf.yaml:1: nested too deep"),
     ],
 )
 def test_what_is_not_known_is_refused_with_file_and_line(text: str, error: str) -> None:
