@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -84,19 +84,21 @@ def imported(path: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def module(name: str) -> Iterator[Path]:
-    """Yield the files of a module of the project: its own, and those of the packages that hold it."""
+@cache
+def module(name: str) -> tuple[Path, ...]:
+    """Return the files of a module of the project: its own, and those of the packages that hold it."""
     parts = name.removeprefix("ansible_collections.converged.hpc.").split(".")
+    found: list[Path] = []
     for root in ROOTS:
         for number in range(1, len(parts) + 1):
             path = root.joinpath(*parts[:number])
-            yield from (one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file())
+            found += [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+    return tuple(found)
 
 
-def program(name: str) -> Iterator[Path]:
-    """Yield the files of a module that is started by `python -m`."""
-    yield from module(name)
-    yield from module(f"{name}.__main__")
+def program(name: str) -> tuple[Path, ...]:
+    """Return the files of a module that is started by `python -m`."""
+    return module(name) + module(f"{name}.__main__")
 
 
 def reached(start: Iterable[Path]) -> set[Path]:
