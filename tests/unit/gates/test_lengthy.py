@@ -32,7 +32,11 @@ SCOPE = Scope(name="e2e-one", tests=("tests/e2e",), reads=(), soak=True, repeate
 def context(tmp_path: Path) -> Context:
     """A checkout with nothing in it but what a test writes."""
     subprocess.run(["git", "init", "--quiet", str(tmp_path / "checkout")], check=True, timeout=300)
-    (tmp_path / "checkout/pyproject.toml").write_text("[tool.converged]\ndaemon = []\n", encoding="utf-8")
+    (tmp_path / "checkout/pyproject.toml").write_text(
+        "[tool.converged]\ndaemon = []\n[tool.pytest.ini_options]\n"
+        "addopts = ['--disable-plugin-autoload', '-p', '_hypothesis_pytestplugin']\n",
+        encoding="utf-8",
+    )
     return Context(
         checkout=tmp_path / "checkout",
         cache=tmp_path,
@@ -137,7 +141,8 @@ def test_the_parts_of_a_scope_are_all_its_tests_once_and_a_wrong_part_is_refused
     )
 
     def said(part: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "pytest", "-v", "-c", "/dev/null", "-p", "e2e.conftest", f"--part={part}", "."]
+        argv = [sys.executable, "-m", "pytest", "-v", "-c", "/dev/null", "--disable-plugin-autoload"]
+        argv += ["-p", "e2e.conftest", f"--part={part}", "."]
         return subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
 
     seen = [re.findall(r"test_one\[(\d)\] PASSED", said(f"{number}/3").stdout) for number in (1, 2, 3)]

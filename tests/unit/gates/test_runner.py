@@ -719,7 +719,8 @@ def test_the_plugin_counts_the_seconds_of_a_test_with_its_fixtures(tmp_path: Pat
         "def test_one(slow):\n    time.sleep(0.2)\n",
         encoding="utf-8",
     )
-    argv = [sys.executable, "-m", "pytest", "-q", "-p", "gates.timings", "-c", "/dev/null", str(tmp_path)]
+    argv = [sys.executable, "-m", "pytest", "-q", "--disable-plugin-autoload", "-p", "gates.timings"]
+    argv += ["-c", "/dev/null", str(tmp_path)]
     environ = {**os.environ, "CONVERGED_TIMINGS": str(tmp_path / "timings/one.json")}
     subprocess.run(argv, env=environ, cwd=tmp_path, capture_output=True, check=True, timeout=300)
 
