@@ -54,42 +54,49 @@ units = st.lists(
 )
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+yes_or_no = st.booleans()
+unit_texts = st.sampled_from(["[Service]\nA=1\n", "[Service]\nA=2\n"])
+other_packages = st.sampled_from([(), ("tool",)])
+kernel_modules = st.lists(st.sampled_from(["fresh_module", "loaded-before"]), max_size=2, unique=True)
+other_directories = st.sampled_from([(), ({"path": "/srv/data", "mode": "0750"},)])
+links = st.sampled_from([None, "app/one.conf", "x"])
+gone = st.sampled_from([(), ("/etc/old.conf",)])
+states = st.sampled_from(["started", "stopped"])
+
+
 @st.composite
 def roles(draw: st.DrawFn) -> t.Dict[str, t.Any]:
     """What a role may ask for."""
-    own = draw(st.booleans())
-    package = draw(st.booleans())
+    own = draw(yes_or_no)
+    package = draw(yes_or_no)
     wanted_files = draw(files)
-    if package and draw(st.booleans()):
+    if package and draw(yes_or_no):
         wanted_files.append({"path": "/etc/daemon/daemon.conf", "text": "ours\n", "mode": None})
     unit = [
         {
             "path": "/etc/systemd/system/ours.service",
-            "text": draw(st.sampled_from(["[Service]\nA=1\n", "[Service]\nA=2\n"])),
+            "text": draw(unit_texts),
         }
     ]
     return {
         "role": "main",
-        "packages": [*(["daemon"] if package else []), *draw(st.sampled_from([[], ["tool"]]))],
+        "packages": [*(["daemon"] if package else []), *draw(other_packages)],
         "made": MADE if own else (),
-        "kernel_modules": draw(st.lists(st.sampled_from(["fresh_module", "loaded-before"]), max_size=2, unique=True)),
-        "sysctls": draw(st.sampled_from([[], [{"name": "net.ipv4.ip_forward", "value": "1"}]])),
+        "kernel_modules": draw(kernel_modules),
+        "sysctls": [{"name": "net.ipv4.ip_forward", "value": "1"}] if draw(yes_or_no) else [],
         "directories": [
             {"path": "/opt/new/deep"},
-            *draw(st.sampled_from([[], [{"path": "/srv/data", "mode": "0750"}]])),
+            *draw(other_directories),
         ],
         "files": wanted_files + (unit if own else []),
         "lines": draw(line_edits),
-        "links": draw(
-            st.sampled_from(
-                [[], [{"path": "/etc/link", "target": "app/one.conf"}], [{"path": "/etc/link", "target": "x"}]]
-            )
-        ),
-        "absent": draw(st.sampled_from([[], ["/etc/old.conf"]])),
+        "links": [{"path": "/etc/link", "target": target} for target in [draw(links)] if target],
+        "absent": [*draw(gone)],
         "units": [
             *draw(units),
             *([{"name": "ours.service", "state": "started", "enabled": True}] if own else []),
-            *([{"name": "daemon", "state": draw(st.sampled_from(["started", "stopped"]))}] if package else []),
+            *([{"name": "daemon", "state": draw(states)}] if package else []),
         ],
     }
 
