@@ -74,27 +74,33 @@ def test_a_pod_may_go_where_the_reference_says(cluster: tuple[list[Node], list[P
         }
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+versions = st.integers(3, 14)
+changes = st.sampled_from(["node", "pod", "pod", "delete", "namespace"])
+node_names = st.sampled_from(strategies.NODE_NAMES)
+numbers = st.integers(0, 4)
+namespace_labels = st.sampled_from([(), (("kind", "batch"),)])
+
+
 @given(st.data())
 def test_answers_stay_true_while_nodes_pods_and_namespaces_change(data: st.DataObject) -> None:
     columns = Columns()
     namespaces = {name: dict(labels) for name, labels in strategies.NAMESPACE_LABELS.items()}
     asked = [data.draw(strategies.pods(f"asked{index}")) for index in range(2)]
     known: dict[str, Node | Pod] = {}
-    for version in range(2, data.draw(st.integers(3, 14))):
-        change = data.draw(st.sampled_from(["node", "pod", "pod", "delete", "namespace"]))
+    for version in range(2, data.draw(versions)):
+        change = data.draw(changes)
         if change == "node":
-            item: Node | Pod = data.draw(
-                strategies.nodes(data.draw(st.sampled_from(strategies.NODE_NAMES)), version=version)
-            )
+            item: Node | Pod = data.draw(strategies.nodes(data.draw(node_names), version=version))
         elif change == "pod":
-            name = f"p{data.draw(st.integers(0, 4))}"
+            name = f"p{data.draw(numbers)}"
             item = data.draw(strategies.pods(name, uid=f"uid-{name}", version=version))
         elif change == "delete" and known:
             gone = known.pop(data.draw(st.sampled_from(sorted(known))))
             columns.cluster.apply(Deleted(type(gone), gone.uid, version))
             continue
         else:
-            labels = data.draw(st.sampled_from([(), (("kind", "batch"),)]))
+            labels = data.draw(namespace_labels)
             namespaces["other"] = dict(labels)
             columns.label_namespace("other", labels, version)
             continue

@@ -142,27 +142,35 @@ def test_the_index_finds_every_rule_that_matches_a_pod(
         assert right <= set(found)
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+versions = st.integers(3, 20)
+kinds = st.sampled_from(["pod", "pod", "pod", "gone", "ask"])
+terms_of_a_pod = st.lists(st.builds(PodAffinityTerm, matchers, st.just("zone")), max_size=1)
+numbers = st.integers(0, 5)
+yes_or_no = st.booleans()
+
+
 @given(st.data())
 def test_counts_are_those_of_the_pods_whenever_a_rule_is_asked_for(data: st.DataObject) -> None:
     cluster = Cluster()
     cluster.apply(Upserted(node("n1")))
     known: dict[str, Pod] = {}
     asked: list[tuple[PodMatcher, ...]] = []
-    for version in range(2, data.draw(st.integers(3, 20))):
-        kind = data.draw(st.sampled_from(["pod", "pod", "pod", "gone", "ask"]))
+    for version in range(2, data.draw(versions)):
+        kind = data.draw(kinds)
         if kind == "gone" and known:
             gone = known.pop(data.draw(st.sampled_from(sorted(known))))
             cluster.apply(Deleted(Pod, gone.uid, version))
         elif kind == "ask":
             asked.append((PodMatcher(frozenset({"team"}), data.draw(selectors)),))
         else:
-            terms = data.draw(st.lists(st.builds(PodAffinityTerm, matchers, st.just("zone")), max_size=1))
-            name = f"p{data.draw(st.integers(0, 5))}"
+            terms = data.draw(terms_of_a_pod)
+            name = f"p{data.draw(numbers)}"
             more = {"spec": PodSpec(anti_affinity=tuple(terms)), "labels": data.draw(labels)}
             one = Pod(uid=name, namespace="team", name=name, version=version, **more)
             known[name] = (
                 one
-                if data.draw(st.booleans())
+                if data.draw(yes_or_no)
                 else Pod(uid=name, namespace="team", name=name, version=version, node="n1", **more)
             )
             cluster.apply(Upserted(known[name]))

@@ -25,21 +25,28 @@ def shapes_of(cluster: Cluster, **more: int) -> ScoreTable:
     return ScoreTable(cluster.columns, cluster.masks, feasibility, least_allocated, **more)
 
 
+# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+versions = st.integers(2, 20)
+names = st.sampled_from([*strategies.NODE_NAMES, "p0", "p1", "p2"])
+mostly = st.sampled_from([True, True, False])
+
+
 @given(st.data())
 def test_rows_that_caught_up_equal_rows_made_afresh(data: st.DataObject) -> None:
     cluster = Cluster()
     shapes = shapes_of(cluster)
     asked = [data.draw(strategies.pods(f"asked{index}")) for index in range(3)]
+    some_asked = st.lists(st.sampled_from(asked), max_size=2)
     known: dict[str, Node | Pod] = {}
-    for version in range(1, data.draw(st.integers(2, 20))):
-        name = data.draw(st.sampled_from([*strategies.NODE_NAMES, "p0", "p1", "p2"]))
-        if data.draw(st.sampled_from([True, True, False])) or name not in known:
+    for version in range(1, data.draw(versions)):
+        name = data.draw(names)
+        if data.draw(mostly) or name not in known:
             make = strategies.nodes if name.startswith("n") else strategies.pods
             known[name] = data.draw(make(name, uid=name, version=version))
             cluster.apply(Upserted(known[name]))
         else:
             cluster.apply(Deleted(type(known[name]), known.pop(name).uid, version))
-        for pod_asked in data.draw(st.lists(st.sampled_from(asked), max_size=2)):
+        for pod_asked in data.draw(some_asked):
             kept = shapes.row(pod_asked.spec, pod_asked.request).scores
             afresh = shapes_of(cluster).row(pod_asked.spec, pod_asked.request).scores
             np.testing.assert_array_equal(kept, afresh)
