@@ -37,6 +37,8 @@ _PATH: Final = re.compile(r"[a-z_]\w*\.py|[a-z_][a-z_0-9]*(?:/[a-z_0-9]+)*(?:/|/
 # Fields of Kubernetes' objects have an inner capital, and begin with none.
 _WORD: Final = re.compile(r"[a-z_][a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)*")
 _MEMBER: Final = re.compile(r"(\w+)\.([a-z_]+|[A-Z][a-z]+(?:[A-Z][a-z]+)*)")
+# Most files have no comment with a backquote, and need not be cut into tokens to find it.
+_MAY_QUOTE: Final = re.compile(r"#.*`")
 _SEE: Final = re.compile(r"\bsee $", re.IGNORECASE)
 # `word` does something, at the beginning of a clause.
 _CLAUSE: Final = re.compile(r"(?:^|[.;:,(] )$")
@@ -77,20 +79,24 @@ def program_and_layer(path: str) -> tuple[str, str]:
 
 @cache
 def remarks_and_rest(source: str) -> tuple[list[Remark], ast.Module, set[int]]:
-    """Return docstrings and comments; the tree; and the ids of the constants that are docstrings."""
+    """Return docstrings and comments with a backquote; the tree; and the ids of the constants that are docstrings."""
     tree = ast.parse(source)
     kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     documented = [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.get_docstring(node)]
     docstrings = {id(node.body[0].value) for node in documented if isinstance(node.body[0], ast.Expr)}
     remarks: list[Remark] = []
     for node in documented:
+        text = " ".join((ast.get_docstring(node) or "").split())
+        if "`" not in text:
+            continue
         own = (
             None if isinstance(node, ast.Module) else frozenset(word for word, _is_place in words_of(node, docstrings))
         )
-        remarks.append(Remark(node.body[0].lineno, " ".join((ast.get_docstring(node) or "").split()), own))
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            remarks.append(Remark(token.start[0], token.string))
+        remarks.append(Remark(node.body[0].lineno, text, own))
+    if _MAY_QUOTE.search(source):
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and "`" in token.string:
+                remarks.append(Remark(token.start[0], token.string))
     return remarks, tree, docstrings
 
 
