@@ -130,18 +130,21 @@ def test_lists_since_the_start_are_a_counter() -> None:
     daemon = Daemon()
     health = SimpleNamespace(absent=False, heard=time.monotonic(), relists=3)
     daemon.reflectors.append(SimpleNamespace(source=SimpleNamespace(name="pods"), health=health))
-    assert "# TYPE placement_watch_relists_total counter" in daemon.metrics.text().splitlines()
-    assert daemon.figures()['watch_relists_total{source="pods"}'] == 3
+    with daemon.running():
+        assert "# TYPE placement_watch_relists_total counter" in daemon.metrics.text().splitlines()
+        assert daemon.figures()['watch_relists_total{source="pods"}'] == 3
 
 
 @pytest.mark.parametrize("value", [1, 1234567, 2**40])
 def test_figures_keep_all_of_their_digits(value: int) -> None:
     daemon = Daemon()
     daemon.metrics.applied.inc(value)
-    assert daemon.figures()["events_total"] == value
+    with daemon.running():
+        assert daemon.figures()["events_total"] == value
 
 
 def test_a_value_with_quotes_and_newlines_stays_one_line() -> None:
     daemon = Daemon()
     daemon.metrics.gauge("x", "text", lambda: {(("queue", 'a"b\nc'),): 1.0})
-    assert 'placement_x{queue="a\\"b\\nc"} 1.0' in daemon.metrics.text().splitlines()
+    with daemon.running():
+        assert 'placement_x{queue="a\\"b\\nc"} 1.0' in daemon.metrics.text().splitlines()
