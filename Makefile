@@ -11,7 +11,7 @@ flag = $(if $(filter 1,$($1)),$2,$(if $(filter-out 0,$($1)),$(error $1 is '$($1)
 help:
 	@echo "make demo    the main job, seen working on a test bed of real parts (KEEP=1 leaves it up, SPARK=1 runs a real Spark)"
 	@echo "make test    every gate; those that passed on the same files are not run again (FRESH=1 runs all)"
-	@echo "make check   lint, types and unit tests, in about 2 minutes (GATE='NAME ...' runs only those of all gates)"
+	@echo "make check   lint, types and unit tests, in less than 2 minutes (GATE='NAME ...' runs only those of all gates)"
 	@echo "make soak    the long random and fault tests, with new seeds (GATE='NAME ...' runs parts of them)"
 	@echo "make bench   the figures in docs/ (GATE='NAME ...' runs parts of them)"
 	@echo "make docs    builds the documentation site: guides, glossary, reference of modules and roles"

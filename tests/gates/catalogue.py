@@ -54,7 +54,7 @@ WITHOUT_BED: tuple[tuple[str, Callable[[Context], None], frozenset[str]], ...] =
     ("sanity-prose", run_sanity_of_prose, FULL),
     *((name, run_tests(name), FULL if name in LONGER else QUICK) for name in FOLDERS),
     ("unit-prose", run_prose_tests, FULL),
-    ("docs", check_docs, QUICK),
+    ("docs", check_docs, FULL),
     ("english", check_english, QUICK),
     ("ansible-lint", lint_ansible, FULL),
     ("types", check_types, QUICK),
