@@ -37,8 +37,6 @@ def before(site: TorqueSite) -> Mapping[str, Mapping[str, object]]:
     return look(site)
 
 
-# In every change the demo and the tests of each module show it; what a plan of Torque asks for is rehearsed.
-@pytest.mark.soak
 def test_a_plan_touches_nothing(site: TorqueSite, before: Mapping[str, Any]) -> None:
     planned = site.play("site", "--check", "--diff")
     assert f"{MOM_PRIV}/prologue.parallel" in planned.out

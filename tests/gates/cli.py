@@ -47,7 +47,7 @@ LEFT_OUT = (
 )
 EXAMPLES = """\
 examples:
-  make check                                        the tier that takes two minutes
+  make check                                        the tier that takes less than two minutes
   make test                                         every gate; those that passed on the same files are not run again
   make test FRESH=1                                 every gate, whatever has passed before
   make test GATE='lint e2e-handover molecule'       these gates, or groups of gates, of whatever tier

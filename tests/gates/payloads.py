@@ -3,22 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Gate: the payloads' own tests, under the oldest and the newest interpreter found from the payloads' floor up.
 
-What a Python between them lacks, the oldest lacks too; what it has taken away is gone from the newest as well. Lengthy
-tests, which run the code of others again and again, run under the oldest alone. A part of soak runs all tests under all
-of them. pytest of today does not run on 3.6, and ansible-test looks at no payloads: so unittest.
+What a Python between them lacks, the oldest lacks too; what it has taken away is gone from the newest as well. Tests
+that only repeat others many times run under the oldest alone. A part of soak runs all tests under all of them. pytest
+of today does not run on 3.6, and ansible-test looks at no payloads: so unittest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from testbed.kube_go import MEMORY_DISK, free_memory
 
@@ -27,7 +27,7 @@ from gates.gate import Context, GateFailure
 from gates.interpreters import Version, interpreters, of_every_change, version_of
 
 TESTS = "tests/payloads"
-# Of the tests under one interpreter, run beside each other: half of their time they wait.
+# The tests of one interpreter run in so many processes at once, because they wait half of the time.
 PARTS = 2
 # More than there are processors: these tests wait for processes and time limits half of their time.
 AT_ONCE = 4
@@ -51,9 +51,9 @@ def _interpreters(context: Context) -> dict[Version, Path]:
 
 
 def _run_under(context: Context, found: Mapping[Version, Path], *, short: Set[Version]) -> None:
-    """Fail when a test fails under one of them, when none was run, or on a skip that is not allowed.
+    """Fail when a test fails under one of them, when one was run by no part, or on a skip that is not allowed.
 
-    Under the interpreters of `short` no lengthy test runs.
+    Under the interpreters of `short` no test runs that is for the oldest Python alone.
     """
     tests = context.checkout / TESTS
     daemon = set(context.settings()["daemon"])
@@ -64,17 +64,24 @@ def _run_under(context: Context, found: Mapping[Version, Path], *, short: Set[Ve
         context.say("SHOW no payloads yet")
         return
     with memory_folder() as temporary, ThreadPoolExecutor(AT_ONCE) as pool:
-        runs = []
-        for version, part in itertools.product(found, range(1, PARTS + 1)):
-            name = "{}.{}-{}".format(*version, part)
-            words = [f"--part={part}/{PARTS}", *(["--short"] if version in short else [])]
-            own = dataclasses.replace(context, log=context.scratch / f"payloads-{name}.log")
-            run = pool.submit(_under, own, name, [str(found[version]), "-B", "-W", "error"], words, roots, temporary)
-            runs.append((own, run))
+        settings = {**temporary, "PYTHONPATH": ":".join(str(context.checkout / root) for root in roots)}
+        parts = [
+            _Part(_apart(context, version, number), version, str(found[version]), number, version in short)
+            for version in found
+            for number in range(1, PARTS + 1)
+        ]
+        runs = [pool.submit(part.run, settings) for part in parts]
         failures = []
-        for own, run in runs:
+        for part, run in zip(parts, runs, strict=True):
             failures += run.result()
-            context.say(own.log.read_text(encoding="utf-8", errors="replace").rstrip())
+            context.say(part.context.log.read_text(encoding="utf-8", errors="replace").rstrip())
+    for version in found:
+        counts = [part.counts for part in parts if part.version == version]
+        if all(counts):
+            there = counts[0]["there"]
+            ran, left_out = (sum(one[name] for one in counts) for name in ("run", "left_out"))
+            if not ran or ran + left_out != there:
+                failures.append(f"{ran} tests ran under Python {_text(version)}, {left_out} were left out of {there}")
     if failures:
         raise GateFailure("; ".join(failures))
 
@@ -99,22 +106,40 @@ def memory_folder(disk: Path = MEMORY_DISK) -> Iterator[dict[str, str]]:
         yield {"TMPDIR": folder}
 
 
-def _under(
-    context: Context, name: str, python: list[str], words: list[str], roots: list[Path], given: Mapping[str, str]
-) -> list[str]:
-    """Run a part of the tests under one interpreter, with the given settings; return what failed."""
-    result = context.scratch / f"payloads-{name}.json"
-    argv = [*python, str(context.checkout / "tests/gates/unittest_under.py"), str(result)]
-    argv += [str(context.checkout / TESTS), *words]
-    settings = {**given, "PYTHONPATH": ":".join(str(context.checkout / root) for root in roots)}
-    try:
-        context.run(argv, env=settings)
-    except GateFailure:
-        return [f"failed under Python {name}"]
-    counts = json.loads(result.read_text(encoding="utf-8"))
-    seen = [skips.Skip(test, reason) for test, reason in counts["skips"]]
-    reasons = skips.allowed_reasons(skips.ALLOWED.read_text(encoding="utf-8"))
-    context.say(f"SHOW Python {name}: {counts['run']} tests ({python[0]})")
-    for line in skips.report(seen, reasons) if seen else []:
-        context.say(f"SHOW {line}")
-    return [f"a skip under Python {name} that is not allowed"] if skips.refused(seen, reasons) else []
+@dataclasses.dataclass
+class _Part:
+    """Some of the tests, under one interpreter, with a log of their own."""
+
+    context: Context
+    version: Version
+    python: str
+    number: int
+    short: bool
+    counts: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def run(self, settings: Mapping[str, str]) -> list[str]:
+        """Run them with these settings, and return what failed."""
+        name = f"Python {_text(self.version)}, part {self.number} of {PARTS}"
+        result = self.context.log.with_suffix(".json")
+        argv = [self.python, "-B", "-W", "error", str(self.context.checkout / "tests/gates/unittest_under.py")]
+        argv += [str(result), str(self.context.checkout / TESTS), f"--part={self.number}/{PARTS}"]
+        try:
+            self.context.run([*argv, *(["--short"] if self.short else [])], env=dict(settings))
+        except GateFailure:
+            return [f"failed under {name}"]
+        self.counts = json.loads(result.read_text(encoding="utf-8"))
+        seen = [skips.Skip(test, reason) for test, reason in self.counts["skips"]]
+        reasons = skips.allowed_reasons(skips.ALLOWED.read_text(encoding="utf-8"))
+        self.context.say(f"SHOW {name}: {self.counts['run']} tests ({self.python})")
+        for line in skips.report(seen, reasons) if seen else []:
+            self.context.say(f"SHOW {line}")
+        return [f"a skip under {name} that is not allowed"] if skips.refused(seen, reasons) else []
+
+
+def _apart(context: Context, version: Version, number: int) -> Context:
+    """The same with a log of its own, for runs beside each other."""
+    return dataclasses.replace(context, log=context.scratch / f"payloads-{_text(version)}-{number}.log")
+
+
+def _text(version: Version) -> str:
+    return "{}.{}".format(*version)

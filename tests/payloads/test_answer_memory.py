@@ -15,7 +15,6 @@ import tracemalloc
 import unittest
 import unittest.mock
 
-from marks import lengthy
 from nodeshare.controller.kube import api as cluster_api
 from nodeshare.kube import client as kube
 from nodeshare.kube import node_client
@@ -92,7 +91,6 @@ class Memory(unittest.TestCase):
         finally:
             tracemalloc.stop()
 
-    @lengthy
     def test_pages_of_the_worst_pods_by_all_threads_at_once_fit_the_services_memory(self):
         for key, one in self.shapes:
             page = page_of(0, key, one)

@@ -17,7 +17,7 @@ import unittest
 import unittest.mock
 
 from api_server import ApiCase, ApiServer
-from marks import lengthy
+from marks import oldest_python_only
 from nodeshare.model import answer
 from nodeshare.model.node import names
 from nodeshare.run import arguments, cli
@@ -448,7 +448,7 @@ class Processes(CliCase):
         "after:StopUnits",
     )
 
-    @lengthy
+    @oldest_python_only
     def test_killed_at_each_point_of_a_begin_the_next_call_puts_it_right(self):
         for handover in ("quiesce", "stop"):
             for point in self.POINTS:
@@ -467,7 +467,7 @@ class Processes(CliCase):
                     self.assertEqual((self.state()["phase"], self.active()), ("open", {KUBELET, RUNTIME}))
                     self.assertIsNone(self.announced())
 
-    @lengthy
+    @oldest_python_only
     def test_many_jobs_at_once_free_the_node_once(self):
         self.api.add_pod("web")
         begins = [self.process(*self.job("begin", str(number))) for number in range(1, 7)]

@@ -14,7 +14,7 @@ import unittest.mock
 
 from api_server import ApiCase
 from controller_api import ClusterServer
-from marks import lengthy
+from marks import oldest_python_only
 from nodeshare.controller.batch.slurm import NODE_FIELDS, REASON_FIELDS, SlurmBatch
 from nodeshare.controller.controller import Controller
 from nodeshare.controller.decide import HELD_BY, LISTED, JobsByNode, node_from
@@ -124,7 +124,7 @@ class Scale(unittest.TestCase):
             run=run, squeue="squeue", sinfo="sinfo", scontrol="scontrol", host="h", names={}, remark=self.fail
         )
 
-    @lengthy
+    @oldest_python_only
     def test_a_hundred_thousand_elements_of_an_array_cost_one_write_for_each_node_and_no_line(self):
         controller, _names = self.controller(self.slurm())
         line = "{}^0^RUNNING^n{}^\n"

@@ -15,7 +15,6 @@ import tempfile
 import textwrap
 import unittest
 
-from marks import lengthy
 from nodeshare.model.jobs import job_key
 from nodeshare.model.jobs.lease import Ended, Lease
 from nodeshare.store import files
@@ -251,7 +250,6 @@ class Processes(StoreCase):
                 self.store.tidy(boot_id=BOOT, now=1e9, mark_life=LIFE)
                 self.assertEqual([name for name in os.listdir(self.store.directory) if name != "lock"], [])
 
-    @lengthy
     def test_many_processes_at_once_leave_exactly_what_has_not_ended(self):
         jobs = [str(number) for number in range(8)]
         begins = [self.start("begin", job, start=5) for job in jobs for _ in range(2)]

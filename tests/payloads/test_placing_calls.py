@@ -15,7 +15,7 @@ import unittest
 import unittest.mock
 
 from api_server import ApiServer
-from marks import lengthy
+from marks import oldest_python_only
 from nodeshare.host.host import HostError
 from nodeshare.host.real_host import RealHost
 from nodeshare.kube import room_reader
@@ -252,7 +252,7 @@ class Faults(PlacingCase):
         self.assertEqual(self.pod_cores(), format_cpus(frozenset(range(4)) - taken))
         return jobs
 
-    @lengthy
+    @oldest_python_only
     def test_killed_at_each_point_of_a_begin_or_an_end_the_next_call_puts_it_right(self):
         self.cores("2.srv", "2")
         points = [("begin", name) for name in self.BEGIN] + [("end", name) for name in self.END]
@@ -321,7 +321,7 @@ class Faults(PlacingCase):
         self.assertIn(" lease=new ", err)
         self.assertNotIn("error=", err)
 
-    @lengthy
+    @oldest_python_only
     def test_hooks_at_once_leave_exactly_what_has_not_ended(self):
         jobs = ["{}.srv".format(number) for number in range(1, 5)]
         for cpu, job in enumerate(jobs):

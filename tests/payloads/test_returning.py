@@ -8,7 +8,7 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
-from marks import lengthy
+from marks import oldest_python_only
 from nodeshare.host.host import HostError
 from nodeshare.model import actions
 from nodeshare.model.jobs.job_key import JobKey
@@ -164,7 +164,7 @@ class Repair(HandoverCase):
                     site.later(5.0)
                 self.assert_back(site)
 
-    @lengthy
+    @oldest_python_only
     def test_a_silent_job_that_lives_is_asked_about_less_and_less(self):
         for interval, hours in ((5.0, 6), (60.0, 24)):
             with self.subTest(interval):
@@ -322,7 +322,6 @@ class Kills(HandoverCase):
         self.life(site)
         return len(seen)
 
-    @lengthy
     def test_killed_anywhere_the_next_job_finds_a_free_node_and_the_node_comes_back(self):
         for handover in ("quiesce", "stop"):
             count = self.points_of(handover=handover)

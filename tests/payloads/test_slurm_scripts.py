@@ -14,7 +14,7 @@ import tempfile
 import threading
 import unittest
 
-from marks import lengthy
+from marks import oldest_python_only
 
 FILES = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "roles", "slurm_share", "files"
@@ -151,7 +151,7 @@ class NodeScripts(ScriptCase):
             self.run_it(self.script("epilog"), shell=shell, SLURM_JOB_RESTART_COUNT="1")
         self.assertEqual([call[0][-1] for call in self.said()], ["--run=0", "--run=0"])
 
-    @lengthy
+    @oldest_python_only
     def test_hostile_values_stay_one_argument_and_nothing_of_the_environment_goes_on(self):
         self.enable()
         for shell in SHELLS:
@@ -371,7 +371,7 @@ class ControllerScripts(ScriptCase):
         self.assertEqual(self.notes(), ["4711.0.prolog.n1"])
         self.assertEqual(len(listener.heard), 1)
 
-    @lengthy
+    @oldest_python_only
     def test_nothing_hostile_becomes_the_name_of_a_note(self):
         self.enable()
         self.spool()
@@ -415,7 +415,7 @@ class ControllerScripts(ScriptCase):
         first.connect(self.socket)
         self.assertEqual(self.run_it(self.script("prolog-slurmctld", wait="1000")), 0)
 
-    @lengthy
+    @oldest_python_only
     def test_what_is_no_job_is_not_handed_over(self):
         self.enable()
         listener = self.listen(b"{}\n")

@@ -15,7 +15,7 @@ import tempfile
 import time
 import unittest
 
-from marks import lengthy
+from marks import oldest_python_only
 
 FILES = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "roles", "torque_share", "files"
@@ -332,7 +332,7 @@ class ScriptCase(unittest.TestCase):
 
     # What users write
 
-    @lengthy
+    @oldest_python_only
     def test_what_a_user_writes_is_no_command_and_reaches_the_sites_script_as_it_is(self):
         for shell in self.each():
             for text in HOSTILE:
@@ -345,7 +345,7 @@ class ScriptCase(unittest.TestCase):
                 self.assertEqual(begin[:4], ["begin", "--wlm=torque", "--job=0.srv", "--run=1"])
             self.assertFalse(os.path.exists(self.path("pwned")))
 
-    @lengthy
+    @oldest_python_only
     def test_a_job_id_that_is_none_starts_its_job_and_calls_nothing(self):
         for shell in self.each():
             for job in (*HOSTILE, "../../0.srv", "0.srv --exclusive"):

@@ -131,7 +131,7 @@ few_specs = st.sampled_from(
 )
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 _rarely = st.sampled_from([False, False, True])
 _offers = st.sampled_from(
     [
@@ -151,14 +151,13 @@ _names_of_nodes = st.lists(st.sampled_from(NODE_NAMES), unique=True)
 _nodes_of_slices = st.sampled_from(("", *NODE_NAMES[:2]))
 _pools = st.sampled_from("pq")
 _one_or_two = st.integers(1, 2)
-# Of a slice that is one node's, and of one that is not.
-_devices = {
-    of_node: st.lists(
-        st.builds(Device, st.sampled_from("ab"), numa=st.integers(-1, 1), node=where),
-        max_size=2,
-    )
-    for of_node, where in ((True, st.just("")), (False, _nodes_of_slices))
-}
+
+
+def _devices_on(nodes: st.SearchStrategy[str]) -> st.SearchStrategy[list[Device]]:
+    return st.lists(st.builds(Device, st.sampled_from("ab"), numa=st.integers(-1, 1), node=nodes), max_size=2)
+
+
+_devices_of_a_node, _devices_of_many = _devices_on(st.just("")), _devices_on(_nodes_of_slices)
 
 
 @st.composite
@@ -226,5 +225,5 @@ def slices(draw: st.DrawFn, name: str, *, uid: str, version: int) -> DeviceSlice
         generation=draw(_one_or_two),
         of=draw(_one_or_two),
         node=node,
-        devices=tuple(draw(_devices[bool(node)])),
+        devices=tuple(draw(_devices_of_a_node if node else _devices_of_many)),
     )

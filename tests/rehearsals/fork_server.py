@@ -22,7 +22,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,8 +30,12 @@ from typing import Any
 PROGRAM = str(Path(sys.executable).parent / "ansible-playbook")
 # Less than the time of the gate, so that a run that hangs is shown.
 SECONDS = 600
-# What a run reads when it runs, and not when it imports Ansible.
+# Of the environment, what Ansible does not look at when it is imported.
 LATE = ("REHEARSAL", "PYTEST_CURRENT_TEST")
+# What a server may need beside a run: to import Ansible, and to end a run whose time is over.
+MORE_SECONDS = 120
+# What a run has for its own end.
+END_SECONDS = 30
 
 _servers: dict[str, Server] | None = None
 
@@ -53,9 +56,17 @@ def ansible_playbook(
         return program(words, folder, environ, seconds)
     given = dict(os.environ if environ is None else environ)
     key = json.dumps({name: value for name, value in given.items() if name not in LATE}, sort_keys=True)
-    if key not in _servers:
-        _servers[key] = Server(given)
-    return _servers[key].run(words, folder, given, seconds)
+    server = _servers.pop(key, None) or Server(given)
+    try:
+        done = server.run(words, folder, given, seconds)
+    except RuntimeError:
+        server.end()
+        raise
+    except subprocess.TimeoutExpired:
+        _servers[key] = server
+        raise
+    _servers[key] = server
+    return done
 
 
 @contextmanager
@@ -66,9 +77,9 @@ def served() -> Iterator[None]:
     try:
         yield
     finally:
-        for server in _servers.values():
+        servers, _servers = _servers, None
+        for server in servers.values():
             server.end()
-        _servers = None
 
 
 class Server:
@@ -77,7 +88,7 @@ class Server:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="fork-server-")
         self._said = Path(self._folder.name) / "said"
-        self._files = (Path(self._folder.name) / "out", Path(self._folder.name) / "err")
+        self._runs = 0
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 [sys.executable, __file__],
@@ -96,27 +107,40 @@ class Server:
         self, words: Sequence[str], folder: Path, environ: Mapping[str, str], seconds: float
     ) -> subprocess.CompletedProcess[str]:
         """Make one run; raise subprocess.TimeoutExpired with what it has said when its time is over."""
+        files = []
         with suppress(BrokenPipeError):
-            self.ask(words, folder, environ, seconds)
-        if not (answer := self._answers.readline()):
-            raise RuntimeError(f"a server of ansible-playbook ended: {self._said.read_text('utf-8', 'replace')}")
-        said = [path.read_text(encoding="utf-8") for path in self._files]
+            files = self.ask(words, folder, environ, seconds)
+        ready, _, _ = select.select([self._answers], [], [], seconds + MORE_SECONDS)
+        if not ready or not (answer := self._answers.readline()):
+            what = "ended" if ready else "does not answer"
+            raise RuntimeError(f"a server of ansible-playbook {what}: {self._said.read_text('utf-8', 'replace')}")
+        said = [path.read_text(encoding="utf-8") for path in files]
         code = json.loads(answer)
         if code is None:
             raise subprocess.TimeoutExpired([PROGRAM, *words], seconds, *said)
         return subprocess.CompletedProcess([PROGRAM, *words], code, *said)
 
-    def ask(self, words: Sequence[str], folder: Path, environ: Mapping[str, str], seconds: float) -> None:
-        """Have a run begin."""
-        files = [str(path) for path in self._files]
-        asked = {"argv": [PROGRAM, *words], "folder": str(folder), "environ": dict(environ), "files": files}
-        self._asks.write(json.dumps({**asked, "seconds": seconds}).encode() + b"\n")
+    def ask(self, words: Sequence[str], folder: Path, environ: Mapping[str, str], seconds: float) -> list[Path]:
+        """Have a run begin; return the files that get its output and its errors.
+
+        Each run has its own: what is left of a run that was killed may still write.
+        """
+        self._runs += 1
+        files = [Path(self._folder.name) / f"{name}-{self._runs}" for name in ("out", "err")]
+        asked = {"argv": [PROGRAM, *words], "folder": str(folder), "environ": dict(environ), "seconds": seconds}
+        self._asks.write(json.dumps({**asked, "files": [str(path) for path in files]}).encode() + b"\n")
         self._asks.flush()
+        return files
 
     def end(self) -> None:
         """End it, and the run that it may have."""
-        self._asks.close()
-        self._process.wait()
+        with suppress(BrokenPipeError):
+            self._asks.close()
+        try:
+            self._process.wait(MORE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         self._answers.close()
         self._folder.cleanup()
 
@@ -163,17 +187,19 @@ def _become(asked: Mapping[str, Any]) -> None:
 
 
 def _ended(child: int, seconds: float) -> int | None:
-    """Wait for a run and return its exit status, or nothing when it was ended: by the time, or with the session."""
+    """Wait for a run; return its exit status, or None where its time was over or its session has ended."""
     watched = os.pidfd_open(child)
     ready, _, _ = select.select([watched, 0], [], [], seconds)
-    os.close(watched)
     if watched in ready:
+        os.close(watched)
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     # Ansible hands the first signal on to its workers, which have process groups of their own.
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGTERM)
-    time.sleep(0.5)
-    os.killpg(child, signal.SIGKILL)
+    select.select([watched], [], [], END_SECONDS)
+    os.close(watched)
+    with suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
 

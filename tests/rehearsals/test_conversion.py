@@ -90,6 +90,12 @@ def test_nothing_is_changed_before_all_of_the_site_has_been_planned(converted: A
         assert {("n1", what), ("n2", what)} <= planned
 
 
+def test_the_runtime_brings_its_kernel_modules_and_what_they_let_be_set(converted: Any) -> None:
+    wanted = [call.args for call in converted.calls if str(call) == "node_state node_runtime" and call.host == "n1"]
+    assert {tuple(args["kernel_modules"]) for args in wanted} == {("overlay", "br_netfilter")}
+    assert all("net.bridge.bridge-nf-call-iptables" in {one["name"] for one in args["sysctls"]} for args in wanted)
+
+
 def test_every_host_has_the_scripts_before_slurm_conf_names_them(converted: Any) -> None:
     done = [call for call in converted.calls if not call.check]
     scripts = [at for at, call in enumerate(done) if call.name == "Put the scripts on the host, inert"]

@@ -31,7 +31,7 @@ def converted(
 ) -> Any:
     """Convert a site of one kind of node whose n1 has the runtime `before`, and shall have `after`.
 
-    `alone` makes it the play that converts n1, with what preflight would have found: nothing before it is looked at.
+    `alone` runs only the play that converts n1; what preflight would have found is given to it.
     """
     role = {CONTAINERD: ["node_runtime"], OURS: ["singularity_cri", "singularity_cri_config"]}[before]
     found = {**found, "record": [*role, "node_kubelet", "kube_join"], "enabled": True}

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from placement.app.loop.loop import Loop
-from placement.app.process.gauges import add_gauges
+from placement.app.process import gauges
 from placement.app.telemetry.metrics import Metrics
 from placement.core.scheduler import Scheduler
 from placement.model.messages.event import Upserted
@@ -51,7 +51,7 @@ class Daemon:
             reflectors=self.reflectors,
             topology=SimpleNamespace(drifts={}),
         )
-        add_gauges(parts)
+        gauges.add_gauges(parts)
 
     def carry(self, actions) -> None:
         self.carried += actions
@@ -133,6 +133,18 @@ def test_lists_since_the_start_are_a_counter() -> None:
     with daemon.running():
         assert "# TYPE placement_watch_relists_total counter" in daemon.metrics.text().splitlines()
         assert daemon.figures()['watch_relists_total{source="pods"}'] == 3
+
+
+def test_where_the_loop_does_not_answer_its_figures_are_missing_and_all_others_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gauges, "_ASK_SECONDS", 0.05)
+    daemon = Daemon()
+    silent = {*daemon.figures()}
+    with daemon.running():
+        missing = {name.partition("{")[0] for name in {*daemon.until("events_total", 0)} - silent}
+    assert missing >= {"queue_pending_pods", "unschedule_job_count"}
+    assert {"leader", "inbox_batches", "overfull_nodes"} <= silent
 
 
 @pytest.mark.parametrize("value", [1, 1234567, 2**40])

@@ -21,7 +21,7 @@ from placement_kit.graph_truth import BY_LABELS, SHAPES, fresh, summary, survivo
 KINDS = {"node": Node, "pod": Pod, "slice": DeviceSlice}
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 lengths = st.integers(1, 30)
 objects = st.sampled_from(
     [("node", name) for name in strategies.NODE_NAMES]

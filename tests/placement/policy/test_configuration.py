@@ -160,7 +160,7 @@ TAIL = "tiers:\n- plugins:\n  - name: gang\n"
         (f"actions:\n{TAIL}", "conf.yaml:1: unknown action ''; known are enqueue, allocate"),
         ("actions: [\n", "conf.yaml:2: "),
         ("actions: &a [*a]\ntiers: *a\n", "conf.yaml:1: "),
-        # Deeper than Python calls itself. As many brackets would take seconds to read: each may begin a key.
+        # Deeper than Python's limit of recursion. As many brackets would take seconds to read: each may begin a key.
         ("- " * 10_000, "conf.yaml:1: nested too deep"),
     ],
 )

@@ -25,7 +25,7 @@ RULES = (
 History = list[list[Event]]
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 lives_of_an_object = st.lists(st.sampled_from(["see", "see", "delete"]), max_size=4)
 yes_or_no = st.booleans()
 

@@ -74,7 +74,7 @@ def test_a_pod_may_go_where_the_reference_says(cluster: tuple[list[Node], list[P
         }
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 versions = st.integers(3, 14)
 changes = st.sampled_from(["node", "pod", "pod", "delete", "namespace"])
 node_names = st.sampled_from(strategies.NODE_NAMES)

@@ -142,7 +142,7 @@ def test_the_index_finds_every_rule_that_matches_a_pod(
         assert right <= set(found)
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 versions = st.integers(3, 20)
 kinds = st.sampled_from(["pod", "pod", "pod", "gone", "ask"])
 terms_of_a_pod = st.lists(st.builds(PodAffinityTerm, matchers, st.just("zone")), max_size=1)

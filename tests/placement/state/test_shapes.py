@@ -25,7 +25,7 @@ def shapes_of(cluster: Cluster, **more: int) -> ScoreTable:
     return ScoreTable(cluster.columns, cluster.masks, feasibility, least_allocated, **more)
 
 
-# Made once: a strategy that is made for a draw is looked through in each, which takes longer than the draw.
+# Built once: Hypothesis looks through every new strategy, which takes longer than to draw from it.
 versions = st.integers(2, 20)
 names = st.sampled_from([*strategies.NODE_NAMES, "p0", "p1", "p2"])
 mostly = st.sampled_from([True, True, False])

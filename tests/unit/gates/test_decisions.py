@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -203,48 +202,6 @@ def test_a_payloads_test_that_takes_memory_without_bound_fails_before_it_has_the
     ran = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
     assert "MemoryError" in ran.stdout
-
-
-CLASSES = """
-import unittest
-
-from marks import lengthy
-
-
-class First(unittest.TestCase):
-    def test_one(self):
-        print("ran: first")
-
-    @lengthy
-    def test_two(self):
-        print("ran: lengthy")
-
-
-class Second(unittest.TestCase):
-    def test_one(self):
-        print("ran: second")
-"""
-
-
-@pytest.mark.parametrize(
-    ("words", "ran"),
-    [
-        ([], ["first", "lengthy", "second"]),
-        (["--short"], ["first", "second"]),
-        (["--part=1/2"], ["first", "lengthy"]),
-        (["--part=2/2"], ["second"]),
-        (["--part=3/3"], []),
-    ],
-)
-def test_payloads_tests_are_run_in_parts_and_without_lengthy_ones(
-    words: list[str], ran: list[str], tmp_path: Path
-) -> None:
-    (tmp_path / "test_classes.py").write_text(CLASSES, encoding="utf-8")
-    program = [sys.executable, str(TESTS / "gates/unittest_under.py"), str(tmp_path / "result"), str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(TESTS / "payloads")}
-    done = subprocess.run([*program, *words], env=env, check=False, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(re.findall(r"ran: (\w+)", done.stdout)) == ran
 
 
 def test_payloads_have_a_folder_in_memory_of_their_own_that_goes(tmp_path: Path) -> None:

@@ -219,6 +219,11 @@ def test_a_change_runs_what_reads_it() -> None:
     assert {"payloads", "rehearsals", "e2e-handover", "demo"} <= nodeshare
 
 
+def test_what_ansible_lint_does_not_read_is_python() -> None:
+    kinds = {path.suffix for path in FILES if MAP.set_of(path.as_posix()) in ("nodeshare", "role-placement")}
+    assert kinds == {".py", ".typed"}
+
+
 def test_a_map_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "scopes.toml"
     path.write_text("[files]\na = []\n[groups]\n[gates]\nlint = ['b']\n[scopes]\n", encoding="utf-8")

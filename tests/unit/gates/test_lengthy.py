@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from bench import _figures
-from gates import sanity
+from gates import payloads, sanity
 from gates.file_sets import Scope
 from gates.gate import Context, GateFailure
 from gates.lengthy import CHURN_PARTS, DRAWING_TESTS, RANDOM_PARTS, bench_parts, soak_parts
@@ -150,6 +150,73 @@ def test_the_parts_of_a_scope_are_all_its_tests_once_and_a_wrong_part_is_refused
     assert seen == [["0", "3", "6"], ["1", "4"], ["2", "5"]]
     for wrong in ("0/3", "4/3", "1", "x/y"):
         assert f"--part is '{wrong}'; it takes K/N with K from 1 to N" in said(wrong).stderr
+
+
+CLASSES = """
+import unittest
+
+from marks import oldest_python_only
+
+
+class First(unittest.TestCase):
+    def test_one(self):
+        print("ran: first")
+
+    @oldest_python_only
+    def test_two(self):
+        print("ran: many")
+
+
+class Second(unittest.TestCase):
+    def test_one(self):
+        print("ran: second")
+"""
+
+
+@pytest.fixture
+def two_classes(context: Context, monkeypatch: pytest.MonkeyPatch) -> Context:
+    """A checkout with two classes of payloads' tests, and two interpreters."""
+    write(context, "tests/payloads/test_classes.py", CLASSES)
+    for name in ("tests/payloads/marks.py", "tests/gates/unittest_under.py"):
+        write(context, name, (REPOSITORY / name).read_text(encoding="utf-8"))
+    python = Path(sys.executable)
+    monkeypatch.setattr(payloads, "_interpreters", lambda _context: {(3, 6): python, (3, 9): python, (3, 13): python})
+    return context
+
+
+@pytest.mark.parametrize(
+    ("quick", "first", "many", "second"),
+    [(False, 2, 1, 2), (True, 1, 0, 1)],
+    ids=["every change", "quick look"],
+)
+def test_payloads_run_each_test_once_and_those_of_the_oldest_python_under_it_alone(
+    two_classes: Context, quick: bool, first: int, many: int, second: int
+) -> None:
+    payloads.run_payload_tests(dataclasses.replace(two_classes, quick=quick))
+    said = two_classes.log.read_text(encoding="utf-8")
+    assert [said.count(f"ran: {name}") for name in ("first", "many", "second")] == [first, many, second]
+
+
+def test_soak_runs_all_of_them_under_each_python(two_classes: Context) -> None:
+    payloads.run_payload_tests_everywhere(two_classes)
+    said = two_classes.log.read_text(encoding="utf-8")
+    assert [said.count(f"ran: {name}") for name in ("first", "many", "second")] == [3, 3, 3]
+
+
+def test_tests_of_payloads_that_are_in_no_part_are_missed(two_classes: Context) -> None:
+    program = "tests/gates/unittest_under.py"
+    text = (two_classes.checkout / program).read_text(encoding="utf-8")
+    write(two_classes, program, text.replace("== number - 1", "== 0"))
+    with pytest.raises(GateFailure, match=r"4 tests ran under Python 3\.6, 0 were left out of 3"):
+        payloads.run_payload_tests_everywhere(two_classes)
+
+
+@pytest.mark.parametrize("part", ["0/2", "3/2", "1", "x/y"])
+def test_a_wrong_part_of_the_payloads_tests_is_refused(part: str, tmp_path: Path) -> None:
+    program = [sys.executable, str(REPOSITORY / "tests/gates/unittest_under.py"), str(tmp_path / "r"), str(tmp_path)]
+    done = subprocess.run([*program, f"--part={part}"], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"--part is {part}; it takes K/N with K from 1 to N" in done.stderr
 
 
 def test_what_payloads_draw_is_drawn_by_the_seed_of_the_run(context: Context) -> None:

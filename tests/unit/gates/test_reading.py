@@ -210,14 +210,8 @@ def test_the_tests_of_each_folder_are_watched_for_the_gate_of_its_name(noting: N
             assert words[words.index("gates.reading") - 1] == "-p"
 
 
-# How a module can have the mark in its text.
-SAYS_MARK = re.compile(rf"\b{with_pytest.MARK}\b|\bwith_pytest\b.*\bMARK\b")
-# They have the word and give no test the mark.
-OTHER_MEANING = {
-    "tests/conftest.py",
-    "tests/e2e/spark_guide.py",
-    *(f"tests/gates/{name}.py" for name in ("catalogue", "english", "reading", "sanity", "with_pytest")),
-}
+# How a module can have the mark in its text: in full, or by a name that is kept elsewhere.
+SAYS_MARK = re.compile(rf"\bmark\.{with_pytest.MARK}\b|getattr\(.*\bmark,")
 
 
 @pytest.mark.prose
@@ -231,15 +225,14 @@ def test_every_test_that_bears_the_mark_is_run_by_one_gate(noting: Noting) -> No
     assert {name: mark for name, mark in marks.items() if "not prose" not in mark} == {
         "unit-prose": "prose and not soak"
     }
-    # No conftest.py and no module that tests import gives the mark: a test has it from its own module, or not at all.
     modules = [word for word in by_gate["unit-prose"] if word.startswith("tests/")]
-    say_mark = {
-        path.relative_to(CHECKOUT).as_posix()
-        for path in (CHECKOUT / "tests").rglob("*.py")
-        if SAYS_MARK.search(path.read_text(encoding="utf-8"))
-    }
-    assert say_mark == {*modules, *OTHER_MEANING}
     assert len(modules) == len({*modules})
-    folders = tuple(f"{with_pytest.folder_of(gate)}/" for gate in with_pytest.FOLDERS)
-    assert all(module.startswith(folders) and Path(module).name.startswith("test_") for module in modules)
+    # A test has the mark from its own module: no conftest.py and no module that tests import may give it.
+    folders = [CHECKOUT / with_pytest.folder_of(gate) for gate in with_pytest.FOLDERS]
+    texts = {path: path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py")}
+    texts |= {path: path.read_text(encoding="utf-8") for path in CHECKOUT.glob("tests/*_kit/*.py")}
+    texts[CHECKOUT / "tests/conftest.py"] = (CHECKOUT / "tests/conftest.py").read_text(encoding="utf-8")
+    marked = {path.relative_to(CHECKOUT).as_posix() for path, text in texts.items() if SAYS_MARK.search(text)}
+    assert marked == {*modules}, "give the mark in the module of the test, as pytest.mark.prose"
+    assert all(Path(module).name.startswith("test_") for module in modules)
     assert {module.split("/")[1] for module in modules} >= {"unit", "placement"}
