@@ -22,9 +22,12 @@ from nodeshare.store import settings_file  # noqa: E402
 def main(folder, host, words):
     for path, text in (("sys/kernel/random/boot_id", "boot"), ("1/stat", "1 (init) " + "0 " * 30)):
         path = os.path.join(folder, "proc", path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as stream:
-            stream.write(text)
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            # Another call, of a test or of a script, may read it at any moment.
+            with open(f"{path}.{os.getpid()}", "w") as stream:
+                stream.write(text)
+            os.replace(f"{path}.{os.getpid()}", path)
     chosen = settings.Settings(
         node=host,
         kubeconfig=os.path.join(folder, "no.conf"),

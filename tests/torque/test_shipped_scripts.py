@@ -99,6 +99,16 @@ def test_a_sister_whose_nodeshare_hangs_holds_its_mom_no_longer_than_the_setting
     until(lambda: set(site.states().values()) == {"free"})
 
 
+def test_a_look_at_leases_leaves_what_a_script_may_read_at_that_moment(site: Site, tmp_path: Path) -> None:
+    """A begin that found the boot id empty made no lease, and the job ran without one."""
+    shipped = Shipped(site, tmp_path, real=True)
+    shipped.leases(HOSTS[0])
+    boot_id = tmp_path / HOSTS[0] / "proc/sys/kernel/random/boot_id"
+    before = boot_id.stat().st_mtime_ns
+    shipped.leases(HOSTS[0])
+    assert boot_id.stat().st_mtime_ns == before
+
+
 def test_the_real_nodeshare_has_a_lease_on_each_host_for_as_long_as_the_job_is_there(site: Site, top: Path) -> None:
     shipped = Shipped(site, top, real=True)
     first = site.submit("sleep 600", "-l", "nodes=2:ppn=1")
