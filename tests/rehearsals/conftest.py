@@ -100,6 +100,11 @@ class Stage:
         found: list[dict[str, Any]] = yaml.safe_load((self.inner / f"playbooks/{playbook}.yml").read_text("utf-8"))
         return found
 
+    def play(self, playbook: str, name: str) -> dict[str, Any]:
+        """Return the play of this name."""
+        (found,) = [play for play in self.plays(playbook) if play["name"] == name]
+        return found
+
 
 class Rehearsal:
     """One run on a stage: `answer` comes before it, the answer given last counts first."""

@@ -32,9 +32,9 @@ PROGRAM = str(Path(sys.executable).parent / "ansible-playbook")
 SECONDS = 600
 # Of the environment, what Ansible does not look at when it is imported.
 LATE = ("REHEARSAL", "PYTEST_CURRENT_TEST")
-# What a server may need beside a run: to import Ansible, and to end a run whose time is over.
+# More than it takes to import Ansible, and to end a run whose time is over.
 MORE_SECONDS = 120
-# What a run has for its own end.
+# How long a run may take to end after SIGTERM.
 END_SECONDS = 30
 
 _servers: dict[str, Server] | None = None
@@ -56,17 +56,13 @@ def ansible_playbook(
         return program(words, folder, environ, seconds)
     given = dict(os.environ if environ is None else environ)
     key = json.dumps({name: value for name, value in given.items() if name not in LATE}, sort_keys=True)
-    server = _servers.pop(key, None) or Server(given)
+    if key not in _servers:
+        _servers[key] = Server(given)
     try:
-        done = server.run(words, folder, given, seconds)
+        return _servers[key].run(words, folder, given, seconds)
     except RuntimeError:
-        server.end()
+        _servers.pop(key).end()
         raise
-    except subprocess.TimeoutExpired:
-        _servers[key] = server
-        raise
-    _servers[key] = server
-    return done
 
 
 @contextmanager
@@ -147,9 +143,9 @@ class Server:
 
 def _serve() -> None:
     """Fork a run for each line of the standard input, until its end; in such a run, return when it is prepared."""
-    from ansible import constants  # type: ignore[import-untyped]
-    from ansible.utils.collection_loader import _collection_finder as finder  # type: ignore[import-untyped]
-    from ansible.utils.path import cleanup_tmp_file  # type: ignore[import-untyped]
+    from ansible import constants
+    from ansible.utils.collection_loader import _collection_finder as finder
+    from ansible.utils.path import cleanup_tmp_file
 
     # Ansible parses 400 kB of its own when it first looks for a plugin; a run reads the file, and finds it parsed.
     finder._meta_yml_to_dict = functools.cache(finder._meta_yml_to_dict)
@@ -206,7 +202,7 @@ def _ended(child: int, seconds: float) -> int | None:
 
 if __name__ == "__main__":
     sys.path[0] = os.path.dirname(PROGRAM)
-    from ansible.cli.playbook import main  # type: ignore[import-untyped]
+    from ansible.cli.playbook import main
 
     _serve()
     try:

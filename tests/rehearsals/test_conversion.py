@@ -181,12 +181,6 @@ def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_
     assert str(done.calls[-1]) == "share_lock absent"
 
 
-def the_play(rehearsal: Any, playbook: str, name: str) -> dict[str, Any]:
-    """Return one play."""
-    (play,) = [play for play in rehearsal.stage.plays(playbook) if play["name"] == name]
-    return dict(play)
-
-
 def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(stage: Stage, tmp_path: Path) -> None:
     nodes = ["n1", "n2", "n3", "n4"]
     rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_nodes": nodes, "converged_shared": nodes})
@@ -197,7 +191,7 @@ def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(st
     lost = {"unreachable": True, "msg": "no route to host"}
     rehearsal.answer(lost, module="node_state", host="n3", check=False, args={"role": "node_share"})
     given = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on", "converged_max_fail_percentage": 50}
-    play = the_play(rehearsal, "site", "Convert the nodes")
+    play = rehearsal.stage.play("site", "Convert the nodes")
     done = rehearsal.play([{**play, "hosts": "converged_nodes"}], __share_preflight_host=seen(), **given)
     assert not done.passed
     assert "fatal: [n3]: UNREACHABLE!" in done.said
@@ -216,7 +210,7 @@ def broken_off(rehearsals: Any) -> Any:
     """A conversion of which the canary cannot join."""
     rehearsal = rehearsals()
     rehearsal.answer({"failed": True, "msg": "no route to the API"}, module="kube_join", host="n1")
-    play = the_play(rehearsal, "site", "Convert the nodes")
+    play = rehearsal.stage.play("site", "Convert the nodes")
     return rehearsal.play([{**play, "hosts": "converged_nodes"}], __share_preflight_host=seen())
 
 
@@ -239,7 +233,7 @@ def test_an_identity_that_is_refused_is_taken_back_unless_it_was_there_before(
     rehearsal: Any, record: list[str], taken_back: bool
 ) -> None:
     rehearsal.answer({"failed": True, "msg": "denied"}, name="Have the requests signed")
-    play = the_play(rehearsal, "site", "Give the batch controllers an identity")
+    play = rehearsal.stage.play("site", "Give the batch controllers an identity")
     found = {"__share_preflight_host": {"found": {"record": record}}, "__drain_access_rights": {"changed": True}}
     done = rehearsal.play([play], **found)
     assert not done.passed

@@ -29,7 +29,7 @@ def converted(
     alone: bool = False,
     **given: Any,
 ) -> Any:
-    """Convert a site of one kind of node whose n1 has the runtime `before`, and shall have `after`.
+    """Convert a site on which node n1 changes from the runtime `before` to `after`.
 
     `alone` runs only the play that converts n1; what preflight would have found is given to it.
     """
@@ -42,7 +42,7 @@ def converted(
     given = {"converged_convert": "n1", **called(rehearsal), **GIVEN, **given, **runtime(after)}
     if not alone:
         return rehearsal.playbook("site", **given)
-    (play,) = [play for play in rehearsal.stage.plays("site") if play["name"] == "Convert the nodes"]
+    play = rehearsal.stage.play("site", "Convert the nodes")
     read = {"__share_preflight_host": {"found": found, "wanted": wanted or {}}}
     return rehearsal.play([{**play, "hosts": "n1"}], **given, **read)
 

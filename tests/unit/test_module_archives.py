@@ -80,7 +80,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(played: Path, tmp_path: Path) -> Run:
-    """Return a run whose first play has left its archives."""
+    """Return a run that has played once, with the archives of that play."""
     shutil.copytree(played, tmp_path, dirs_exist_ok=True)
     return Run(tmp_path)
 
