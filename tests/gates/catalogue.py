@@ -36,14 +36,10 @@ from gates.with_pytest import FOLDERS, run_prose_tests, run_tests
 QUICK = frozenset({"check", "test"})
 FULL = frozenset({"test"})
 ON_BEDS = frozenset({"test", "soak", "bench"})
-# Tests on a cluster of a batch system, or on its double.
-CLUSTERS = {"pbs", "torque"}
-# Their programs wait for each other and for time limits: most of the time no processor works for them.
-WAITING = {"payloads", *CLUSTERS}
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
-# Folders of tests that are not part of `make check`, which a developer waits for.
-LONGER = {*CLUSTERS, "rehearsals"}
+# Gates that are not part of `make check`, which a developer waits for.
+LONGER = {"pbs", "torque", "rehearsals"}
 CHECKOUT = Path(__file__).resolve().parents[2]
 HERE = platform.machine()
 
@@ -78,10 +74,7 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None, *, machine: s
     scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
     return (
         Gate(name=SUPPLIES, action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
-        *(
-            Gate(name=name, action=action, tiers=tiers, reads=known.gates[name], waits=name in WAITING)
-            for name, action, tiers in WITHOUT_BED
-        ),
+        *(Gate(name=name, action=action, tiers=tiers, reads=known.gates[name]) for name, action, tiers in WITHOUT_BED),
         *(
             Gate(
                 name=scope.name,

@@ -66,10 +66,13 @@ def load(path: Path = MAP) -> FileMap:
     sets = {name: tuple(patterns) for name, patterns in data["files"].items()}
     groups = {name: tuple(names) for name, names in data["groups"].items()}
 
+    def sets_of(name: str) -> tuple[str, ...]:
+        return tuple(member for one in groups[name] for member in sets_of(one)) if name in groups else (name,)
+
     def expanded(owner: str, names: Iterable[str]) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for name in names:
-            members = sets if name == "*" else groups.get(name.removeprefix("-"), (name.removeprefix("-"),))
+            members = sets if name == "*" else sets_of(name.removeprefix("-"))
             unknown = sorted({*members} - sets.keys())
             if unknown:
                 raise ValueError(f"{path}: '{owner}' reads the set '{unknown[0]}', which is not in [files] or [groups]")

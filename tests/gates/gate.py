@@ -91,7 +91,6 @@ class Gate:
     group: str = ""  # GATE=GROUP runs all gates of the group
     also: str = ""  # another word that asks for this gate, together with others
     on_bed: bool = False  # waits for the gate `supplies`
-    waits: bool = False  # most of the time, so that one such gate runs beside the workers
     alone: bool = False  # starts when no other gate runs, and none starts beside it
     limit: float = 20 * 60.0  # seconds
 

@@ -4,8 +4,7 @@
 """Run all gates in one pool, the longest first, and report each as it ends.
 
 A failing gate does not stop the others: a run names everything that is wrong. Gates on beds wait until the gate
-`supplies` has filled the caches, so that no worker of the pool is kept by a build. One gate that mostly waits runs
-beside the workers. Gates that must be alone run last.
+`supplies` has filled the caches, so that no worker of the pool is kept by a build. Gates that must be alone run last.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from gates.process import interrupt_all
 from gates.stamps import Stamp, Stamps
 
 SUPPLIES = "supplies"
-# Beds wait for services and for each other's jobs half of their time: three keep two processors busy.
-WORKERS = 3
+# Beds wait for services and for each other's jobs half of their time: four keep two processors busy.
+WORKERS = 4
 TAIL = 60
 # A gate without a known duration is taken for a long one.
 UNKNOWN_SECONDS = 300.0
@@ -56,7 +55,7 @@ def run_gates(
     waiting = in_order(gates, durations or {})
     running: dict[Future[Outcome], Gate] = {}
     outcomes: list[Outcome] = []
-    pool = ThreadPoolExecutor(max_workers=workers + 1)
+    pool = ThreadPoolExecutor(max_workers=workers)
     try:
         while waiting or running:
             while True:
@@ -97,20 +96,11 @@ def in_order(gates: Sequence[Gate], durations: Mapping[str, float]) -> list[Gate
 
 
 def next_ready(waiting: Sequence[Gate], *, running: Sequence[Gate], supplied: bool, workers: int) -> Gate | None:
-    """Return the first gate that may start beside those that run.
-
-    One gate that mostly waits takes no worker's place. A second one takes it when no other gate wants it.
-    """
-    if any(gate.alone for gate in running):
+    """Return the first gate that may start beside those that run."""
+    if len(running) >= workers or any(gate.alone for gate in running):
         return None
-    ready = [gate for gate in waiting if (supplied or not gate.on_bed) and not (gate.alone and running)]
-    beside = any(gate.waits for gate in running)
-    one = next((gate for gate in ready if gate.waits), None)
-    if one and not beside:
-        return one
-    if len(running) - beside >= workers:
-        return None
-    return min(ready, key=lambda gate: gate.waits, default=None)
+    ready = (gate for gate in waiting if (supplied or not gate.on_bed) and not (gate.alone and running))
+    return next(ready, None)
 
 
 def is_supplied(gates: Sequence[Gate], outcomes: Sequence[Outcome]) -> bool:

@@ -11,8 +11,16 @@ from collections.abc import Callable
 from gates.file_sets import Scope
 from gates.gate import Context
 
-# Gates that run the tests of the folder of their name, and need no bed.
-FOLDERS = ("unit", "placement", "rehearsals", "pbs", "torque")
+# Gates that need no bed, and the folder of whose tests each runs; not a folder below it that another gate has.
+FOLDERS = {
+    "unit": "tests/unit",
+    "placement": "tests/placement",
+    # These wait half of their time.
+    "placement-app": "tests/placement/app",
+    "rehearsals": "tests/rehearsals",
+    "pbs": "tests/pbs",
+    "torque": "tests/torque",
+}
 # Tests that bear it read what the gate of their folder does not: another gate runs them, which reads everything.
 MARK = "prose"
 # A test that takes so long has its stacks printed, and goes on: half the time of a gate, so that most hangs are shown.
@@ -25,17 +33,18 @@ def run_pytest(context: Context, marks: str, *arguments: str, env: dict[str, str
     context.run([*argv, "-m", marks, *arguments], env={**(env or {}), **context.timings()})
 
 
-def folder_of(gate: str) -> str:
-    """Return the folder of the tests that a gate runs."""
-    return f"tests/{gate}"
+def others_below(gate: str) -> list[str]:
+    """Return the folders below the folder of a gate whose tests another gate runs."""
+    return [folder for folder in FOLDERS.values() if folder.startswith(f"{FOLDERS[gate]}/")]
 
 
 def run_tests(gate: str) -> Callable[[Context], None]:
-    """Return what runs the tests of a folder, random ones sampled; none may open a file that the gate does not read."""
+    """Return what runs the tests of a gate, random ones sampled; none may open a file that the gate does not read."""
+    ignored = [f"--ignore={folder}" for folder in others_below(gate)]
 
     def action(context: Context) -> None:
-        marks = f"not soak and not {MARK}"
-        run_pytest(context, marks, "-q", _profile(context), "-p", "gates.reading", f"--gate={gate}", folder_of(gate))
+        watched = ("-p", "gates.reading", f"--gate={gate}")
+        run_pytest(context, f"not soak and not {MARK}", "-q", _profile(context), *watched, *ignored, FOLDERS[gate])
 
     return action
 
@@ -44,7 +53,7 @@ def run_prose_tests(context: Context) -> None:
     """Run the tests of all these folders that read what their own gate does not."""
     modules = [
         str(path)
-        for path in context.files(*(f"{folder_of(gate)}/**.py" for gate in FOLDERS))
+        for path in context.files(*(f"{folder}/**.py" for folder in FOLDERS.values()))
         if f"mark.{MARK}" in (context.checkout / path).read_text(encoding="utf-8")
     ]
     run_pytest(context, f"{MARK} and not soak", "-q", _profile(context), *modules)

@@ -16,7 +16,7 @@ import pytest
 from bootstrap.environment import PACKAGES
 from gates import catalogue, file_sets
 from gates.gate import listed_files
-from gates.with_pytest import FOLDERS
+from gates.with_pytest import FOLDERS, others_below
 
 # It opens modules of all gates, to see what they import.
 pytestmark = pytest.mark.prose
@@ -25,6 +25,7 @@ MAP = file_sets.load()
 FILES = listed_files(CHECKOUT)
 # Where absolute imports of the tests are found; modules of the collection begin at the checkout.
 ROOTS = (CHECKOUT, *(CHECKOUT / folder for folder in PACKAGES), CHECKOUT / "tests/payloads")
+NODESHARE = "roles/node_share/files/nodeshare"
 MAP_READS = {**MAP.gates, **{scope.name: scope.reads for scope in MAP.scopes}}
 # Tests in `unit` start programs of all gates; what these tests themselves import is seen when they run (gates.reading).
 TEST_FOLDERS = [name for name in (*FOLDERS, "payloads") if name != "unit"]
@@ -70,9 +71,14 @@ def test_a_scope_says_whether_soak_has_tests_of_it() -> None:
 
 @cache
 def imported(path: Path) -> tuple[Path, ...]:
-    """Return the files of the project that a module imports, or starts by `python -m`, with their packages' own."""
+    """Return the files of the project that a module imports, or starts by `python -m`, with their packages' own.
+
+    What a function of nodeshare imports does not count: it is loaded where the settings ask for it. Tests on beds hold
+    that no other batch system is.
+    """
     found: list[Path] = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body if path.is_relative_to(CHECKOUT / NODESHARE) else ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [path for alias in node.names for path in module(alias.name)]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -120,13 +126,15 @@ def begins(gate: str) -> list[Path]:
     if gate.startswith("molecule-"):
         return [path for text in yaml_of(gate) for name in PROGRAM.findall(text) for path in program(name)]
     if gate in TEST_FOLDERS:
-        tests = [f"tests/{gate}"]
+        tests = [FOLDERS.get(gate, f"tests/{gate}")]
     else:
         tests = [one for scope in MAP.scopes if scope.name == gate for one in scope.tests]
+    others = [CHECKOUT / folder for folder in (others_below(gate) if gate in FOLDERS else ())]
     files = [
         path
         for one in tests
         for path in ([CHECKOUT / one] if one.endswith(".py") else sorted((CHECKOUT / one).rglob("*.py")))
+        if not any(path.is_relative_to(folder) for folder in others)
     ]
     above = {folder / "conftest.py" for path in files for folder in path.parents if folder.is_relative_to(CHECKOUT)}
     on_bed = program("testbed") if gate.startswith("e2e-") else ()
@@ -198,7 +206,7 @@ def test_a_gate_reads_a_file_that_it_copies_or_gives_to_a_program(path: str, gat
 def test_a_change_runs_what_reads_it() -> None:
     every = {gate.name for gate in catalogue.gates() if gate.reads is not None}
     daemon = gates_that_read("roles/placement/files/placement/core/scheduler.py")
-    nodeshare = gates_that_read("roles/node_share/files/nodeshare/decide/decide.py")
+    nodeshare = gates_that_read(f"{NODESHARE}/decide/decide.py")
     beds = {name for name in every if name.startswith(("e2e-", "molecule-", "demo"))}
 
     assert gates_that_read("pyproject.toml") == gates_that_read("a/file/of/no/set") == every
@@ -213,14 +221,22 @@ def test_a_change_runs_what_reads_it() -> None:
     assert {"placement", "types", "molecule-placement"} <= daemon
     assert not daemon & {"payloads", "rehearsals", "unit"}
     assert gates_that_read("tests/placement/core/test_scheduler.py") & {*FOLDERS} == {"placement"}
+    assert gates_that_read("tests/placement/app/test_loop.py") & {*FOLDERS} == {"placement-app"}
     assert gates_that_read("tests/rehearsals/test_conversion.py") & {*FOLDERS} == {"rehearsals"}
     assert gates_that_read("roles/placement/tasks/main.yml") >= {"placement", "rehearsals", "unit"}
-    assert {name for name in nodeshare if "placement" in name} == {"placement"}
-    assert {"payloads", "rehearsals", "e2e-handover", "demo"} <= nodeshare
+    assert {"payloads", "pbs", "torque", "e2e-handover", "e2e-pbs-site", "demo"} <= nodeshare
+    assert not {name for name in nodeshare if "placement" in name or name == "rehearsals"}
+    assert {"placement", "rehearsals"} <= gates_that_read(f"{NODESHARE}/model/settings.py")
+    slurm, pbs = (gates_that_read(f"{NODESHARE}/batch/{name}.py") for name in ("slurm", "pbs"))
+    assert slurm < nodeshare
+    assert pbs < nodeshare
+    assert (slurm - pbs) & {*FOLDERS, *beds} >= {"demo", "e2e-handover"}
+    assert (pbs - slurm) & {*FOLDERS, *beds} >= {"pbs", "torque", "e2e-pbs-site", "e2e-torque-site"}
 
 
 def test_what_ansible_lint_does_not_read_is_python() -> None:
-    kinds = {path.suffix for path in FILES if MAP.set_of(path.as_posix()) in ("nodeshare", "role-placement")}
+    not_linted = {name for name in MAP.sets if name.startswith("nodeshare-")} | {"role-placement"}
+    kinds = {path.suffix for path in FILES if MAP.set_of(path.as_posix()) in not_linted}
     assert kinds == {".py", ".typed"}
 
 

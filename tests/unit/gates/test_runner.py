@@ -24,7 +24,7 @@ from gates.checkout import strays
 from gates.file_sets import FileMap
 from gates.gate import LONGEST_LIMIT, Context, Gate, GateFailure
 from gates.lengthy import RANDOM_PARTS
-from gates.pool import Outcome, in_order, next_ready, run_gates
+from gates.pool import Outcome, in_order, run_gates
 from gates.process import INTERRUPTED, TIMED_OUT, run
 from gates.sanity import a_home
 from gates.stamps import Stamps
@@ -196,24 +196,6 @@ def test_no_more_gates_run_at_once_than_there_are_workers(context: Callable[[Gat
 
     assert [one.failure for one in outcomes] == [""] * 9
     assert counts == [0, 3]
-
-
-def test_one_gate_that_mostly_waits_runs_beside_the_workers(context: Callable[[Gate], Context]) -> None:
-    four = threading.Barrier(4, timeout=60)
-    plain = [gate(str(number), passes) for number in range(3)]
-    waits = [dataclasses.replace(gate(name, passes), waits=True) for name in ("a", "b")]
-
-    def ready(waiting: list[Gate], running: list[Gate]) -> Gate | None:
-        return next_ready(waiting, running=running, supplied=True, workers=3)
-
-    assert ready([*plain, *waits], []) is waits[0]
-    assert ready([*plain, waits[1]], [waits[0]]) is plain[0]
-    assert ready([waits[1]], [waits[0], *plain[:2]]) is waits[1], "nobody else wants the place"
-    assert ready([waits[1]], [waits[0], *plain]) is None
-    assert ready([plain[2]], [*waits, *plain[:2]]) is None, "the second has a worker's place"
-    assert ready(waits[:1], plain) is waits[0]
-    together = [dataclasses.replace(one, action=lambda _context: four.wait() and None) for one in [*plain, waits[0]]]
-    assert [one.failure for one in run_gates(together, context, workers=3)] == [""] * 4
 
 
 def test_a_gate_that_must_be_alone_starts_when_nothing_runs_and_nothing_starts_beside_it(

@@ -20,7 +20,8 @@ from ..model.jobs.job_key import JobKey
 from ..model.node.observed import Pod
 from ..model.settings import HANDOVER
 from ..store.spool import Spool
-from .batch.slurm import LATE_SECONDS, Batch, is_maintenance
+from .batch.batch import LATE_SECONDS, Batch
+from .batch.maintenance import is_maintenance
 from .decide import HELD_UNTIL, JobsByNode, NodeSeen, Outcome, decide_nodes, ends_patch, lifts, patch_of
 from .kube.api import ClusterApi
 from .kube.eviction import NodeEvictor

@@ -26,9 +26,7 @@ from ..model.settings import SettingsError
 from ..store import log_line
 from ..store.spool import Spool
 from . import settings as site
-from .batch.pbs import PbsBatch
-from .batch.slurm import Batch, SlurmBatch
-from .batch.torque import TorqueBatch
+from .batch.batch import Batch
 from .controller import Controller
 from .decide import Outcome
 from .kube import api as cluster_api
@@ -209,8 +207,11 @@ def main(path: str) -> int:
 
 
 def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
+    """Return the batch system of the settings; the modules of another one are not loaded."""
     if settings.wlm in ("pbs", "torque"):
-        return (PbsBatch if settings.wlm == "pbs" else TorqueBatch)(
+        from .batch import pbs, torque
+
+        return (pbs.PbsBatch if settings.wlm == "pbs" else torque.TorqueBatch)(
             run=run_bounded,
             qstat=settings.qstat,
             pbsnodes=settings.pbsnodes,
@@ -220,6 +221,8 @@ def _batch(settings: site.ControllerSettings, remark: Remarks) -> Batch:
             ignored=settings.ignored_queues,
             pbs_rstat=settings.pbs_rstat,
         )
+    from .batch.slurm import SlurmBatch
+
     return SlurmBatch(
         run=run_bounded,
         squeue=settings.squeue,

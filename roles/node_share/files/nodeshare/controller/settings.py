@@ -8,7 +8,7 @@ from typing import Any, Dict, FrozenSet, Mapping, NamedTuple
 from ..model import settings
 from ..model.settings import ABSOLUTE, matching, seconds
 from ..store import settings_file
-from .batch.slurm import MAINTENANCE
+from .batch.maintenance import MAINTENANCE
 
 PATH = "/etc/converged/controller.json"
 

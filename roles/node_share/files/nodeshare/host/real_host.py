@@ -7,7 +7,6 @@ import os
 import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
-from ..batch import slurm
 from ..model import answer
 from ..model.jobs.job_key import JobKey
 from ..model.jobs.lease import Lease
@@ -237,6 +236,8 @@ class RealHost(Host):
     def ask_batch(self, leases: Tuple[Lease, ...]) -> Mapping[str, str]:
         found: Dict[str, str] = {}
         if self.settings.squeue:
+            from ..batch import slurm
+
             found.update(
                 slurm.ask_slurm(leases, squeue=self.settings.squeue, run=lambda argv: self.run(argv, ASK_SECONDS))
             )

@@ -16,7 +16,7 @@ from ...batch import pbs
 from ...host.command import TooLongError
 from ...model.jobs import job_key
 from ..decide import Jobs
-from .slurm import Batch, Run, plain
+from .batch import Batch, Run, plain
 
 # A node with one of these is not for jobs now, and not for pods either: it was closed for some purpose.
 CLOSED = frozenset(

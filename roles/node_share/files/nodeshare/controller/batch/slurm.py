@@ -10,19 +10,14 @@ Lists are short whatever users submit: pending jobs and tasks are not asked for.
 
 import re
 import time
-from abc import ABC, abstractmethod
-from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Tuple, TypeVar
+from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ...batch import hostlist
-from ...model.answer import Answer
 from ...model.jobs import job_key
 from ...shared.slurm_states import ENDING, HOLDING
 from ..decide import Jobs
+from .batch import Batch, Run, Start, plain
 
-Run = Callable[[Tuple[str, ...]], Answer]
-Read = TypeVar("Read")
-Start = Tuple[float, Iterable[str]]
-LATE_SECONDS = 120.0  # how long a planned start may be past before pods may come again
 FIELDS = "--Format=JobID:^,RestartCnt:^,State:^,NodeList:^"
 NODE_FIELDS = "--Format=NodeList:^,StateComplete:^"
 REASON_FIELDS = "--Format=NodeList:^,Reason:^"
@@ -56,86 +51,10 @@ CLOSED = frozenset(
         "INVALID_REG",
     )
 )
-# What a site may have pods evicted for, and the states of Slurm and PBS that mean it.
-MAINTENANCE = {
-    "drain": frozenset(("DRAIN", "DRAINED", "DRAINING", "offline")),
-    "maintenance": frozenset(("MAINT", "MAINTENANCE", "maintenance")),
-    "reboot": frozenset(("REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED")),
-    "power_down": frozenset(("POWER_DOWN", "POWERING_DOWN", "POWERED_DOWN", "sleep")),
-}
 _STATE = re.compile(r"([^^]+)\^([A-Za-z_+]{1,1000})\^", re.ASCII)
 _REASON = re.compile(r"([^^]+)\^(.{1,200})", re.ASCII)
 _RESERVATION = re.compile(r"ReservationName=\S+ StartTime=(\S+) EndTime=\S+ Duration=\S+ +Nodes=(\S+) ", re.ASCII)
 _PING = re.compile(r"^Slurmctld\(\S+\) at (\S+) is (UP|DOWN)", re.ASCII | re.MULTILINE)
-
-
-class Batch(ABC):
-    """The questions, with Kubernetes' names in the answers. `run` raises OSError where there is no answer in time."""
-
-    def __init__(self, *, run: Run, host: str, names: Mapping[str, str], remark: Callable[[str], None]) -> None:
-        self.run = run
-        self.host = host
-        self.names = names
-        self.wlm_names = {kube: wlm for wlm, kube in names.items()}
-        self.remark = remark
-
-    @abstractmethod
-    def in_control(self) -> Optional[bool]: ...
-
-    @abstractmethod
-    def jobs(self) -> Optional[Jobs]: ...
-
-    @abstractmethod
-    def states(self) -> Optional[Dict[str, str]]: ...
-
-    def starts(self) -> Optional[Mapping[str, Optional[float]]]:
-        """When the next planned job or reservation begins on each node that has one, in seconds of the epoch.
-
-        None, for all nodes or for one: it cannot be told, and stays as it was.
-        """
-        return {}
-
-    def ends(self) -> Optional[Dict[str, float]]:
-        """When jobs that run end at the latest, by key, in seconds of the epoch; without those that have no limit.
-
-        None: it cannot be told, as by a batch system that is not asked for ends.
-        """
-        return None
-
-    def earliest(self, starts: Iterable[Start]) -> Dict[str, float]:
-        """Return the next start on each node. One that was long ago must not hide the plans behind it."""
-        found: Dict[str, float] = {}
-        missed = time.time() - LATE_SECONDS
-        for at, names in starts:
-            if at < missed:
-                continue
-            for name in self.kube_names(names):
-                found[name] = min(at, found.get(name, at))
-        return found
-
-    def kube_names(self, wlm_names: Iterable[str]) -> FrozenSet[str]:
-        return frozenset(self.names.get(name, name) for name in wlm_names)
-
-    def wlm_name(self, kube_name: str) -> str:
-        return self.wlm_names.get(kube_name, kube_name)
-
-    def answered(
-        self, argv: Tuple[str, ...], read: Callable[[str], Read], codes: Tuple[int, ...] = (0,)
-    ) -> Optional[Read]:
-        """Return what a command printed, read; None and a remark if it printed nothing that can be read."""
-        try:
-            answer = self.run(argv)
-        except OSError as error:
-            self.remark(str(error))
-            return None
-        if answer.code not in codes:
-            self.remark("{}: exit code {}: {}".format(argv[0], answer.code, answer.err.strip()[:200]))
-            return None
-        try:
-            return read(answer.out)
-        except ValueError as error:
-            self.remark("{}: {}".format(argv[0], error))
-            return None
 
 
 class SlurmBatch(Batch):
@@ -305,14 +224,3 @@ def _time(text: str) -> Optional[float]:
         return time.mktime(time.strptime(text.strip(), "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
-
-
-def is_maintenance(state: str, wanted: Iterable[str]) -> bool:
-    """Whether a node's state, as `states` has it, is one that the site has pods evicted for."""
-    words = state.partition(":")[0].split("+")
-    return any(not MAINTENANCE[name].isdisjoint(words) for name in wanted)
-
-
-def plain(text: str) -> str:
-    """Return the words of a reason, without user and time, which change with every repetition."""
-    return ascii(text.partition(" [")[0].strip())[1:-1]

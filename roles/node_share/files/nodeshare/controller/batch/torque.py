@@ -12,8 +12,8 @@ from typing import Dict, FrozenSet, Iterable, Optional, Set, Tuple
 
 from ...batch import pbs, torque
 from ...model.jobs import job_key
+from .batch import plain
 from .pbs import Nodes, PbsBatch
-from .slurm import plain
 
 # A node with one of these is not for jobs now, and not for pods either.
 CLOSED = frozenset(("offline", "down", "unknown", "state-unknown"))
