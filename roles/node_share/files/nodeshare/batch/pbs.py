@@ -122,7 +122,7 @@ def is_listed(key: job_key.JobKey, *, home: str) -> bool:
     """Return whether the MoM has the job. A hook's list of other jobs may hold text of a job's owner: a newline in a
     variable begins another job there.
     """
-    return key.wlm != "pbs" or os.path.exists(_list_entry(key, home))
+    return os.path.exists(_list_entry(key, home))
 
 
 def _list_entry(key: job_key.JobKey, home: str) -> str:

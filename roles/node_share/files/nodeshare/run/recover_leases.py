@@ -69,8 +69,12 @@ def recover_leases(
 
 def _is_listed(key: job_key.JobKey, settings: Settings) -> bool:
     """Whether the batch system's daemon of this node has the job; a batch system that keeps no list is not asked."""
-    from ..batch import pbs, torque
+    if key.wlm == "pbs":
+        from ..batch import pbs
 
-    if key.wlm == "torque":
-        return not settings.torque_home or torque.is_listed(key, home=settings.torque_home)
-    return pbs.is_listed(key, home=settings.pbs_home)
+        return pbs.is_listed(key, home=settings.pbs_home)
+    if key.wlm == "torque" and settings.torque_home:
+        from ..batch import torque
+
+        return torque.is_listed(key, home=settings.torque_home)
+    return True
