@@ -15,7 +15,7 @@ from pathlib import Path
 from testbed import oci, recipe
 from testbed.errors import BedError
 from testbed.recipe import Recipe
-from testbed.run import Completed, run
+from testbed.run import Completed, failure, run
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 MIRROR = "http://deb.debian.org/debian"
@@ -24,6 +24,7 @@ MERGE, MERGED = "/usr/share/mmdebstrap/hooks/merged-usr", "usr-is-merged"
 BUILD_TIMEOUT = 1800.0
 APT = ("apt-get", "--yes", "--quiet", "--no-install-recommends")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+RETRIES = 'Acquire::Retries "8";'
 # What of the machine's own apt configuration decides whether packages can be fetched at all.
 FETCH_SETTING = re.compile(r'^Acquire::(https?::(Proxy|CaInfo)|Check-(Valid-Until|Date)|Retries)\b.* ".+";$', re.I)
 
@@ -35,8 +36,12 @@ def confined(argv: Sequence[str]) -> list[str]:
 
 
 def fetch_settings(dump: str) -> list[str]:
-    """The lines of `apt-config dump` that a build has to share with the machine."""
-    return [line for line in dump.splitlines() if FETCH_SETTING.match(line)]
+    """The lines of `apt-config dump` that a build has to share with the machine.
+
+    Where the machine says nothing of it, apt tries eight times again, in two minutes, what a mirror does not give.
+    """
+    found = [line for line in dump.splitlines() if FETCH_SETTING.match(line)]
+    return found if any(line.startswith("Acquire::Retries") for line in found) else [*found, RETRIES]
 
 
 def architecture() -> str:
@@ -49,13 +54,23 @@ def architecture() -> str:
 
 def bootstrap(recipe_: Recipe, root: Path) -> None:
     """Install the suite and all packages of a node."""
+    install_suite(recipe_.suite, root, variant="minbase", packages=recipe.PACKAGES)
+    (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+
+
+def install_suite(suite: str, root: Path, *, variant: str, packages: Sequence[str]) -> None:
+    """Install a suite of Debian with these packages into a new folder; `variant` is a word of mmdebstrap."""
     if not KEYRING.exists():
         raise BedError(f"{KEYRING}: not found; type: apt-get install debian-archive-keyring")
-    packages = ",".join((MERGED, *recipe.PACKAGES))
-    options = ["--mode=root", "--variant=minbase", "--format=directory", f"--hook-dir={MERGE}"]
-    options += [f"--keyring={KEYRING}", f"--include={packages}", *(f"--aptopt={one}" for one in fetch_settings(dump()))]
-    run(confined(["mmdebstrap", *options, recipe_.suite, str(root), MIRROR]), timeout=BUILD_TIMEOUT)
-    (root / "etc/apt/apt.conf.d/99mmdebstrap").unlink(missing_ok=True)
+    options = ["--mode=root", f"--variant={variant}", "--format=directory", f"--hook-dir={MERGE}"]
+    options += [f"--keyring={KEYRING}", f"--include={','.join((MERGED, *packages))}"]
+    options += [f"--aptopt={one}" for one in fetch_settings(dump())]
+    argv = confined(["mmdebstrap", *options, suite, str(root), MIRROR])
+    done = run(argv, timeout=BUILD_TIMEOUT, check=False)
+    if done.rc:
+        # The last lines are of mmdebstrap, and name options of apt.
+        lost = [line.removeprefix("E: ") for line in done.err.splitlines() if line.startswith("E: Failed to fetch ")]
+        raise BedError(f"{lost[0]}; can this machine reach {MIRROR}?") if lost else failure("mmdebstrap", done)
 
 
 def dump() -> str:

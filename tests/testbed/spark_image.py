@@ -129,7 +129,7 @@ def build(work: Path) -> None:
     begun = time.monotonic()
     root, result, layer = work / "root", work / "result", work / "layer.tar"
     with step(f"Debian {SUITE} with a JRE, by mmdebstrap"):
-        bootstrap(root)
+        rootfs.install_suite(SUITE, root, variant="essential", packages=PACKAGES)
     with step(f"the package pyspark {VERSION}, 456 MB"):
         spark(download(work), root / HOME.lstrip("/"))
     finish(root)
@@ -139,17 +139,6 @@ def build(work: Path) -> None:
         config["Env"] = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
         oci.write_archive(result / ARCHIVE, name=NAME, layer=layer, config=config, architecture=rootfs.architecture())
     images.write_manifest(result, seconds=round(time.monotonic() - begun, 1))
-
-
-def bootstrap(root: Path) -> None:
-    """Install the suite with the JRE, without what only people read."""
-    if not rootfs.KEYRING.exists():
-        raise BedError(f"{rootfs.KEYRING}: not found; type: apt-get install debian-archive-keyring")
-    options = ["--mode=root", "--variant=essential", "--format=directory", f"--hook-dir={rootfs.MERGE}"]
-    options += [f"--keyring={rootfs.KEYRING}", f"--include={','.join((rootfs.MERGED, *PACKAGES))}"]
-    options += [f"--aptopt={one}" for one in rootfs.fetch_settings(rootfs.dump())]
-    argv = rootfs.confined(["mmdebstrap", *options, SUITE, str(root), rootfs.MIRROR])
-    run(argv, timeout=rootfs.BUILD_TIMEOUT)
 
 
 def download(work: Path) -> Path:

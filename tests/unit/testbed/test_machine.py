@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,40 @@ def test_a_build_shares_only_what_decides_whether_packages_can_be_fetched() -> N
         'Acquire::https::CaInfo "/etc/ssl/site.pem";',
         'Acquire::Check-Valid-Until "false";',
         'Acquire::http::Proxy::local "DIRECT";',
+        rootfs.RETRIES,
     ]
+    own = 'Acquire::Retries "0";'
+    assert rootfs.fetch_settings(own) == [own]
+
+
+# As mmdebstrap ends when a mirror does not give a package, without the lines of what it has got.
+LOST = """\
+E: Failed to fetch http://deb.debian.org/debian/pool/main/p/perl/perl-base_5.36.0_amd64.deb  503  Service Unavailable
+E: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?
+E: apt download failed: E: apt-get --yes -oDPkg::Use-Pty=false failed
+I: main() received signal PIPE: waiting for setup...
+E: mmdebstrap failed to run
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (LOST, r"^Failed to fetch http:\S+  503  Service Unavailable; can this machine reach http://deb\.debian\.org"),
+        ("E: no space\n", r"^mmdebstrap: exit status 25: E: no space$"),
+    ],
+)
+def test_a_suite_that_cannot_be_installed_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, message: str
+) -> None:
+    program = tmp_path / "mmdebstrap"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}END\nexit 25\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(rootfs, "KEYRING", program)
+    monkeypatch.setattr(rootfs, "confined", list)
+    with pytest.raises(BedError, match=message):
+        rootfs.install_suite("bookworm", tmp_path / "root", variant="minbase", packages=["curl"])
 
 
 @pytest.mark.parametrize(("way", "runtime"), [(Way.V1, "runc"), (Way.V2, "crun"), (Way.PRIVATE_V2, "crun")])
