@@ -59,6 +59,14 @@ class FileMap:
         wanted = {EVERYWHERE, None, *reads}
         return sorted(path for path in files if self.set_of(path.as_posix()) in wanted)
 
+    def unread(self, reads: Iterable[str], files: Iterable[Path]) -> set[str]:
+        """Return all other files, and the folders with nothing else in them; these end in a slash."""
+        every = {*files}
+        read = {*self.inputs(reads, every)}
+        above = {folder for path in read for folder in path.parents}
+        folders = {folder for path in every for folder in path.parents} - above
+        return {path.as_posix() for path in every - read} | {f"{folder}/" for folder in folders}
+
 
 def load(path: Path = MAP) -> FileMap:
     """Read the map; raise ValueError where a gate reads a set that does not exist."""

@@ -72,12 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def unread(gate: str) -> set[str]:
     """Return the files that a gate does not read, and the folders in which it reads nothing; these end in a slash."""
-    known, files = load(), {*listed_files(CHECKOUT)}
-    read = {*known.inputs(known.gates[gate], files)}
-    folders = {folder for path in files for folder in path.parents} - {
-        folder for path in read for folder in path.parents
-    }
-    return {str(path) for path in files - read} | {f"{folder}/" for folder in folders}
+    known = load()
+    return known.unread(known.gates[gate], listed_files(CHECKOUT))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

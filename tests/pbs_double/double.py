@@ -15,7 +15,7 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule, transitions
-from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
 from pbs_double.state import Job, State, opened
 
 _PROGRAM = """\
@@ -100,7 +100,12 @@ def _wait(folder: Path, words: list[str], under_way: t.Callable[[State, Job], bo
     while True:
         with opened(folder) as state:
             schedule.advance(state, time.time())
-            named = [job for job in state.jobs.values() if job.id in words or str(job.number) in words]
+            # Of an array all sub-jobs count.
+            named = [
+                job
+                for job in state.jobs.values()
+                if {job.id, str(job.number), f"{job.number}[]", f"{job.number}[].{SERVER}"} & {*words}
+            ]
             if not any(under_way(state, job) and not set(job.hosts) & state.down for job in named):
                 return
         time.sleep(0.05)

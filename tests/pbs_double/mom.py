@@ -9,6 +9,7 @@ Only execjob_end runs beside the rest. This MoM asks for work where that of PBS 
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import re
@@ -76,7 +77,8 @@ class Mom:
         self._home = homes.home(folder, host)
         self._hooks: dict[str, Hook] = {}
         self._periodic: dict[str, float] = {}
-        self._runs = 0
+        # The ends of jobs run beside each other, and two runs must not have the same files.
+        self._runs = itertools.count(1)
         self._starts_anew = False
 
     def start(self) -> None:
@@ -243,8 +245,8 @@ class Mom:
         """The outcome, what the hook said, and what it has set; a hook that takes too long is killed."""
         folder = self._home / "mom_priv/hooks"
         config = folder / f"{hook}.CF"
-        self._runs += 1
-        scratch = [self._home / f"mom_priv/{hook}.{self._runs}.{suffix}" for suffix in ("in", "out", "more")]
+        run = next(self._runs)
+        scratch = [self._home / f"mom_priv/{hook}.{run}.{suffix}" for suffix in ("in", "out", "more")]
         scratch[0].write_text(hook_input.written({**given, "event": event}))
         text = {
             "vnodes": given["vnodes"],

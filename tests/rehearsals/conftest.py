@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 import yaml
+from gates import file_sets
+from gates.gate import listed_files
 from rehearsals.fork_server import ansible_playbook, served
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +31,8 @@ STAND_IN = Path(__file__).with_name("stand_in.py")
 OTHERS = ("command", "systemd_service", "file", "slurp", "get_url", "uri", "stat", "find", "ping")
 _OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.core\.(k8s)):")
 OFTEN = 100000
+MAP = file_sets.load()
+UNREAD = MAP.unread(MAP.gates["rehearsals"], listed_files(ROOT))
 HOSTS = {
     "converged_nodes": ["n1", "n2"],
     "converged_shared": ["n1", "n2"],
@@ -70,9 +74,9 @@ class Rehearsed:
 
 
 def _left_out(folder: str, names: Sequence[str]) -> set[str]:
-    """Return what a stage does not have of a folder: documentation, and the daemon, which no play looks into."""
-    daemon = {"placement"} if Path(folder) == ROOT / "roles/placement/files" else set()
-    return {"__pycache__", "README.md"} & {*names} | daemon
+    """Return what a stage does not have of a folder: files that no play looks into, so that the gate reads none."""
+    here = Path(folder).relative_to(ROOT)
+    return {name for name in names if name == "__pycache__" or {f"{here / name}", f"{here / name}/"} & UNREAD}
 
 
 class Stage:
