@@ -38,7 +38,7 @@ class Need:
 CODE_ONLY = Need(test_bed=False, memory=1 * GIB, disk=2 * GIB)
 # One bed, and before it the build: 4 GiB of Go's caches, 3 of its work folder, and 2 of environment, image and bed.
 DEMO = Need(test_bed=True, memory=4 * GIB, disk=10 * GIB)
-# Three beds of about 1 GiB of memory at a time and what tests them; two Debian releases, more layers and environments.
+# Four beds of about 1 GiB of memory at a time and what tests them; two Debian releases, more layers and environments.
 TESTS = Need(test_bed=True, machines=True, memory=6 * GIB, disk=16 * GIB)
 CACHED_DISK = 4 * GIB
 # One process of the build was seen to take as much.

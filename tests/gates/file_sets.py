@@ -60,7 +60,7 @@ class FileMap:
         return sorted(path for path in files if self.set_of(path.as_posix()) in wanted)
 
     def unread(self, reads: Iterable[str], files: Iterable[Path]) -> set[str]:
-        """Return all other files, and the folders with nothing else in them; these end in a slash."""
+        """Return the files that are no input of such a gate, and the folders without one; these end in a slash."""
         every = {*files}
         read = {*self.inputs(reads, every)}
         above = {folder for path in read for folder in path.parents}

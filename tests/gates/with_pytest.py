@@ -15,7 +15,7 @@ from gates.gate import Context
 FOLDERS = {
     "unit": "tests/unit",
     "placement": "tests/placement",
-    # These wait half of their time.
+    # Tests of processes and servers, which wait half of their time.
     "placement-app": "tests/placement/app",
     "rehearsals": "tests/rehearsals",
     "pbs": "tests/pbs",

@@ -6,8 +6,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import unittest
@@ -261,27 +259,3 @@ class Settings(unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-
-
-# A process of its own, as the tests of this one load all batch systems.
-LOADED = (
-    "import sys\n"
-    "from nodeshare.controller import service, settings\n"
-    "service._batch(settings.ControllerSettings(host='h', wlm=sys.argv[1]), print)\n"
-    "print(*sorted(name for name in sys.modules if '.batch.' in name))\n"
-)
-
-
-class OfOneBatchSystem(unittest.TestCase):
-    def test_a_controller_loads_no_module_of_a_batch_system_that_its_site_does_not_have(self):
-        basis = {
-            "nodeshare.batch.hostlist",
-            "nodeshare.controller.batch.batch",
-            "nodeshare.controller.batch.maintenance",
-        }
-        pbs = {"nodeshare.batch.pbs", "nodeshare.controller.batch.pbs"}
-        pbs |= {"nodeshare.batch.torque", "nodeshare.controller.batch.torque"}
-        for wlm, own in (("slurm", {"nodeshare.controller.batch.slurm"}), ("pbs", pbs), ("torque", pbs)):
-            with self.subTest(wlm):
-                out = subprocess.check_output((sys.executable, "-B", "-c", LOADED, wlm), timeout=300)
-                self.assertEqual(set(out.decode("ascii").split()), basis | own)

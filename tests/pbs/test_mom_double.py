@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a busy machine makes likely in the double: hooks that run at once, and hooks slower than who asks again."""
+"""What a busy machine makes likely in the double: hooks that run at once, and hooks that take long."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_hooks_that_run_at_once_each_have_their_own_files(tmp_path: Path, monkey
     assert said == dict(zip(jobs, jobs, strict=True))
 
 
-def test_who_deletes_an_array_hears_nothing_before_its_sub_jobs_have_heard(tmp_path: Path) -> None:
-    """Otherwise each repetition asks the MoM again, and one that is busy never comes to the end."""
+def test_qdel_of_an_array_returns_after_all_sub_jobs_have_ended_preterm(tmp_path: Path) -> None:
+    """Otherwise a second qdel has preterm run again, and jobs that are deleted again and again never end."""
     with double.started(tmp_path) as pbs:
         assert pbs.call("qmgr", "-c", "set server job_history_enable = True").rc == 0
         hook = Told(pbs, tmp_path, PROGRAM)

@@ -38,10 +38,10 @@ def confined(argv: Sequence[str]) -> list[str]:
 def fetch_settings(dump: str) -> list[str]:
     """The lines of `apt-config dump` that a build has to share with the machine.
 
-    Where the machine says nothing of it, apt tries eight times again, in two minutes, what a mirror does not give.
+    Without a setting of the machine for it, apt asks a mirror that fails eight times again, within two minutes.
     """
     found = [line for line in dump.splitlines() if FETCH_SETTING.match(line)]
-    return found if any(line.startswith("Acquire::Retries") for line in found) else [*found, RETRIES]
+    return found if any(line.lower().startswith("acquire::retries ") for line in found) else [*found, RETRIES]
 
 
 def architecture() -> str:

@@ -73,14 +73,17 @@ def test_a_scope_says_whether_soak_has_tests_of_it() -> None:
 def imported(path: Path) -> tuple[Path, ...]:
     """Return the files of the project that a module imports, or starts by `python -m`, with their packages' own.
 
-    What a function of nodeshare imports does not count: it is loaded where the settings ask for it. Tests on beds hold
-    that no other batch system is.
+    What a function of nodeshare imports does not count, since the settings say which batch system's modules it loads:
+    tests/payloads/test_loaded_modules.py holds that these are no others.
     """
     found: list[Path] = []
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body if path.is_relative_to(CHECKOUT / NODESHARE) else ast.walk(tree):
         if isinstance(node, ast.Import):
             found += [path for alias in node.names for path in module(alias.name)]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            start = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            found += [file for one in (start, *(start / alias.name for alias in node.names)) for file in files_of(one)]
         elif isinstance(node, ast.ImportFrom) and node.module:
             found += module(node.module)
             found += [path for alias in node.names for path in module(f"{node.module}.{alias.name}")]
@@ -97,9 +100,13 @@ def module(name: str) -> tuple[Path, ...]:
     found: list[Path] = []
     for root in ROOTS:
         for number in range(1, len(parts) + 1):
-            path = root.joinpath(*parts[:number])
-            found += [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
+            found += files_of(root.joinpath(*parts[:number]))
     return tuple(found)
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file of the module or package at a path without an ending; none where there is no such module."""
+    return [one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()]
 
 
 def program(name: str) -> tuple[Path, ...]:

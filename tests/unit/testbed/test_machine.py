@@ -82,8 +82,9 @@ def test_a_build_shares_only_what_decides_whether_packages_can_be_fetched() -> N
         'Acquire::http::Proxy::local "DIRECT";',
         rootfs.RETRIES,
     ]
-    own = 'Acquire::Retries "0";'
+    own, delay = 'acquire::retries "0";', 'Acquire::Retries::Delay "false";'
     assert rootfs.fetch_settings(own) == [own]
+    assert rootfs.fetch_settings(delay) == [delay, rootfs.RETRIES]
 
 
 # As mmdebstrap ends when a mirror does not give a package, without the lines of what it has got.

@@ -1,7 +1,10 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a site may have pods evicted for, and the states of nodes that mean it."""
+"""What a site may have pods evicted for, and the states of nodes that mean it.
+
+A module of its own, which loads no other: Ansible loads it to judge settings.
+"""
 
 from typing import Iterable
 
