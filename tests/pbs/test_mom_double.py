@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 import typing as t
-from pathlib import Path
+from pathlib import Path, PosixPath
 
 import pytest
 from pbs.converged_on_pbs import PROGRAM, Told
@@ -19,20 +18,24 @@ from pbs_double.cluster import HOSTS
 from pbs_double.mom import Mom
 from pbs_double.state import Hook, opened
 
+ENDS = 8
 
-class Slow(type(Path())):  # type: ignore[misc]  # the class of this platform's paths
-    """A folder of which a thread names a file, and others have their turn."""
+
+class Together(PosixPath):
+    """A folder: each thread names a file in it, and goes on when all have done so."""
+
+    turn = threading.Barrier(ENDS, timeout=60)
 
     def __truediv__(self, name: str) -> Path:
-        time.sleep(0.01)
+        self.turn.wait()
         return Path(self, name)
 
 
 def test_hooks_that_run_at_once_each_have_their_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = homes.home(tmp_path, HOSTS[0])
     (home / "mom_priv/hooks/tmp").mkdir(parents=True)
+    monkeypatch.setattr(homes, "home", lambda _folder, _host: Together(home))
     mom = Mom(tmp_path, HOSTS[0])
-    mom._home = Slow(home)
     mom._hooks["converged"] = Hook({"alarm": "30"})
     said: dict[str, t.Any] = {}
 
@@ -46,7 +49,7 @@ def test_hooks_that_run_at_once_each_have_their_own_files(tmp_path: Path, monkey
 
     monkeypatch.setattr(subprocess, "run", hook)
     monkeypatch.setattr("pbs_double.hook_input.written", str)
-    jobs = [str(number) for number in range(8)]
+    jobs = [str(number) for number in range(ENDS)]
     threads = [threading.Thread(target=ends, args=(job,)) for job in jobs]
     for thread in threads:
         thread.start()
