@@ -84,7 +84,7 @@ def variables(where: Places, *, venv: Path, environ: Mapping[str, str]) -> dict[
         # Ansible's own without -C: hosts of a test bed are on this machine. ssh would compress each module for them.
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_HOME": str(own / "ansible"),
-        "MYPY_CACHE_DIR": str(own / "mypy"),
+        "MYPY_CACHE_DIR": str(where.cache / "mypy"),  # of all checkouts: mypy looks at the texts
         "RUFF_CACHE_DIR": str(own / "ruff"),
         "HYPOTHESIS_STORAGE_DIRECTORY": str(own / "hypothesis"),
         "XDG_CACHE_HOME": str(own / "xdg"),

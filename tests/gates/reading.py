@@ -64,16 +64,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Find out which files the gate does not read."""
-    name, gates = config.getoption(OPTION), load().gates
-    if name not in gates:
-        raise pytest.UsageError(f"{OPTION} is '{name}'; it takes one of: {', '.join(gates)}")
-    _unread.update(unread(name))
-
-
-def unread(gate: str) -> set[str]:
-    """Return the files that a gate does not read, and the folders in which it reads nothing; these end in a slash."""
-    known = load()
-    return known.unread(known.gates[gate], listed_files(CHECKOUT))
+    name, known = config.getoption(OPTION), load()
+    if name not in known.gates:
+        raise pytest.UsageError(f"{OPTION} is '{name}'; it takes one of: {', '.join(known.gates)}")
+    _unread.update(known.unread(known.gates[name], listed_files(CHECKOUT)))
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

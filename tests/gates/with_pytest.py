@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gates.file_sets import Scope
 from gates.gate import Context
 
-# Gates that need no bed, and the folder of whose tests each runs; not a folder below it that another gate has.
+# Gates that need no bed, and the folder with the tests of each; another gate may have a folder below it.
 FOLDERS = {
     "unit": "tests/unit",
     "placement": "tests/placement",
@@ -34,7 +34,7 @@ def run_pytest(context: Context, marks: str, *arguments: str, env: dict[str, str
 
 
 def others_below(gate: str) -> list[str]:
-    """Return the folders below the folder of a gate whose tests another gate runs."""
+    """Return the folders below a gate's own that other gates have."""
     return [folder for folder in FOLDERS.values() if folder.startswith(f"{FOLDERS[gate]}/")]
 
 

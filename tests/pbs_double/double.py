@@ -15,8 +15,8 @@ import typing as t
 from pathlib import Path
 
 from pbs_double import control, homes, jobs, pbsnodes, qmgr, schedule, transitions
-from pbs_double.cluster import HOSTS, PROGRAMS, SERVER, SERVER_PROGRAMS, Cluster
-from pbs_double.state import Job, State, opened
+from pbs_double.cluster import HOSTS, PROGRAMS, SERVER_PROGRAMS, Cluster
+from pbs_double.state import Job, Refused, State, opened
 
 _PROGRAM = """\
 #!{python} -IS
@@ -100,15 +100,18 @@ def _wait(folder: Path, words: list[str], under_way: t.Callable[[State, Job], bo
     while True:
         with opened(folder) as state:
             schedule.advance(state, time.time())
-            # Of an array all sub-jobs count.
-            named = [
-                job
-                for job in state.jobs.values()
-                if {job.id, str(job.number), f"{job.number}[]", f"{job.number}[].{SERVER}"} & {*words}
-            ]
+            named = [job for word in words for job in _meant(state, word)]
             if not any(under_way(state, job) and not set(job.hosts) & state.down for job in named):
                 return
         time.sleep(0.05)
+
+
+def _meant(state: State, word: str) -> list[Job]:
+    try:
+        job = jobs.found_job(state, word)
+    except Refused:  # the command has said so, or this is an option
+        return []
+    return [job, *jobs.parts_of(state, job)]
 
 
 def _write_program(path: Path, module: str, first: str, folder: Path) -> None:
