@@ -30,8 +30,14 @@ KEPT = (
     *("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding", "net/ipv6/conf/default/forwarding"),
     *("net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables"),
 )
-# Every systemd, containerd and kubelet opens several inotify instances, all as the same user.
-RAISED = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
+RAISED = {
+    # Every systemd, containerd and kubelet opens several inotify instances, all as the same user.
+    "fs/inotify/max_user_instances": 8192,
+    "fs/inotify/max_user_watches": 524288,
+    # A container begins with the machine's value. The engine sets it to 1 for the first network, while the first bed's
+    # containers start: some would begin with 0, and have 1 after their next start.
+    "net/ipv4/ip_forward": 1,
+}
 
 
 # What every kubelet sets, whoever starts it.

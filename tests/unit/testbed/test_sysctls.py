@@ -19,7 +19,9 @@ BEFORE = {
     "kernel/printk": "4\t4\t1\t7",
     "fs/inotify/max_user_instances": "128",
     "fs/inotify/max_user_watches": "999999",
+    "net/ipv4/ip_forward": "0",
 }
+RAISED = {"fs/inotify/max_user_instances": "8192", "net/ipv4/ip_forward": "1"}
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def now() -> dict[str, str]:
 
 def test_the_last_bed_puts_back_what_beds_and_kubelets_have_changed(write: Write) -> None:
     sysctls.hold("one")
-    assert now() == {**BEFORE, "fs/inotify/max_user_instances": "8192"}
+    assert now() == {**BEFORE, **RAISED}
     write("kernel/printk", "7 4 1 7")
     sysctls.note_changes()
     sysctls.hold("two")
