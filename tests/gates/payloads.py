@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ TESTS = "tests/payloads"
 PARTS = 2
 # More than there are processors: these tests wait for processes and time limits half of their time.
 AT_ONCE = 4
+# Python prints these and goes on: what a test leaves open, and what fails in a thread of a test that passes.
+OVERLOOKED = ("Exception ignored in", "Exception in thread")
 # The tests write small files, yet a container's usual 64 MiB may be too few for four interpreters at a time.
 ENOUGH_MEMORY = 512 * 1024**2
 
@@ -127,6 +130,9 @@ class _Part:
             self.context.run([*argv, *(["--short"] if self.short else [])], env=dict(settings))
         except GateFailure:
             return [f"failed under {name}"]
+        printed = self.context.log.read_text(encoding="utf-8", errors="replace")
+        if overlooked := overlooked_in(printed):
+            return [f"tests under {name} passed, yet Python printed: {overlooked[0]}"]
         self.counts = json.loads(result.read_text(encoding="utf-8"))
         seen = [skips.Skip(test, reason) for test, reason in self.counts["skips"]]
         reasons = skips.allowed_reasons(skips.ALLOWED.read_text(encoding="utf-8"))
@@ -134,6 +140,12 @@ class _Part:
         for line in skips.report(seen, reasons) if seen else []:
             self.context.say(f"SHOW {line}")
         return [f"a skip under {name} that is not allowed"] if skips.refused(seen, reasons) else []
+
+
+def overlooked_in(printed: str) -> list[str]:
+    """Return what Python printed of exceptions that fail no test, each from its first words to the end of the line."""
+    found = re.finditer(f"(?:{'|'.join(OVERLOOKED)}).*", printed)
+    return [one.group() for one in found]
 
 
 def _apart(context: Context, version: Version, number: int) -> Context:

@@ -211,6 +211,7 @@ class Webhook(ApiCase):
             json.dump(config, stream)
         api = cluster_api.ClusterApi(path, timeout=0.5)
         api.renew()
+        self.addCleanup(api.client(timeout=LONG).close)
         server.put_pod("web", "n1")
         server.delay = 1.5
         self.assertGreater(cluster_api.EVICTION_SECONDS, 2 * WEBHOOK)

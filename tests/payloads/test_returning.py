@@ -166,7 +166,7 @@ class Repair(HandoverCase):
 
     @oldest_python_only
     def test_a_silent_job_that_lives_is_asked_about_less_and_less(self):
-        for interval, hours in ((5.0, 6), (60.0, 24)):
+        for interval, hours in ((5.0, 2), (60.0, 24)):
             with self.subTest(interval):
                 site = self.held()
                 site.node.alive = {self.KEY: False}

@@ -16,7 +16,7 @@ import pytest
 from gates import reference, skips
 from gates.interpreters import first_of_each, of_every_change, version_in_name, version_of
 from gates.lengthy import RANDOM
-from gates.payloads import memory_folder
+from gates.payloads import memory_folder, overlooked_in
 from gates.roles import judge
 from gates.sanity import STAND_IN, skips_in, wanted_pip
 
@@ -202,6 +202,26 @@ def test_a_payloads_test_that_takes_memory_without_bound_fails_before_it_has_the
     ran = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
     assert ran.returncode == 1
     assert "MemoryError" in ran.stdout
+
+
+def test_what_a_payloads_test_leaves_open_or_fails_in_a_thread_is_found_in_what_python_prints(tmp_path: Path) -> None:
+    leaving = (
+        "import socket, threading, unittest\n\n\nclass Leaving(unittest.TestCase):\n"
+        "    def test_open(self):\n        socket.socket()\n\n"
+        "    def test_thread(self):\n        one = threading.Thread(target=int, args=['x'])\n"
+        "        one.start()\n        one.join()\n\n"
+        "    def test_well(self):\n        socket.socket().close()\n"
+    )
+    (tmp_path / "test_leaving.py").write_text(leaving, encoding="utf-8")
+    program = str(TESTS / "gates/unittest_under.py")
+    argv = [sys.executable, "-W", "error", program, str(tmp_path / "result"), str(tmp_path)]
+
+    ran = subprocess.run(argv, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+
+    assert ran.returncode == 0
+    opened, failed = overlooked_in(ran.stdout)
+    assert opened.startswith("Exception ignored in: <socket.socket")
+    assert failed.startswith("Exception in thread Thread-1")
 
 
 def test_payloads_have_a_folder_in_memory_of_their_own_that_goes(tmp_path: Path) -> None:
