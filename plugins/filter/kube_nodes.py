@@ -39,6 +39,15 @@ def kube_taints(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict
     return {_share_mode.BACKED_TAINT: backed, _runtime.TAINT: limited}
 
 
+def kube_reached(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any], registered: str) -> list[str]:
+    """Return the hosts on which the task went well whose result bears this name.
+
+    Ansible counts a host whose failure is rescued among those of the batch until all others are through.
+    """
+    results = {host: hostvars[host].get(registered) for host in hosts}
+    return [host for host, result in results.items() if result and not result.get("failed")]
+
+
 def kube_become(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> bool:
     """Return whether the API is asked as root: not from here, where the user who runs Ansible has the kubeconfig."""
     for host in hosts[:1]:
@@ -55,4 +64,9 @@ class FilterModule:
     """The filters of this file by their names in templates."""
 
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
-        return {"kube_become": kube_become, "kube_nodes": kube_nodes, "kube_taints": kube_taints}
+        return {
+            "kube_become": kube_become,
+            "kube_nodes": kube_nodes,
+            "kube_reached": kube_reached,
+            "kube_taints": kube_taints,
+        }

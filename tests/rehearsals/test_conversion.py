@@ -181,28 +181,49 @@ def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_
     assert str(done.calls[-1]) == "share_lock absent"
 
 
-def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(stage: Stage, tmp_path: Path) -> None:
+LOST = {"unreachable": True, "msg": "no route to host"}
+FAILED = {"failed": True, "msg": "no space left"}
+
+
+@pytest.mark.parametrize(
+    ("happens", "where", "budget", "said", "joins"),
+    [
+        # Ansible counts only what fails.
+        (LOST, "node_share", 0, "fatal: [n3]: UNREACHABLE!", False),
+        (FAILED, "node_share", 50, "n3 is not converted: Put nodeshare on the node: ", False),
+        (FAILED, "slurm_share_enable", 50, "n3 is not converted: Let the scripts on this host act: ", True),
+    ],
+    ids=["unreachable", "failed before it joins", "failed when it has joined"],
+)
+def test_a_node_that_is_lost_behind_the_plan_costs_no_other_and_no_pod_comes_there(
+    happens: dict[str, Any], where: str, budget: int, said: str, joins: bool, stage: Stage, tmp_path: Path
+) -> None:
     nodes = ["n1", "n2", "n3", "n4"]
     rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_nodes": nodes, "converged_shared": nodes})
     rehearsal.answer(
         {**USUAL["slurm_info"], "nodes": [{"name": name} for name in nodes], "jobs": []}, module="slurm_info"
     )
     rehearsal.answer({**USUAL["kube_bootstrap_token"], "missing": nodes}, module="kube_bootstrap_token")
-    lost = {"unreachable": True, "msg": "no route to host"}
-    rehearsal.answer(lost, module="node_state", host="n3", check=False, args={"role": "node_share"})
-    given = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on", "converged_max_fail_percentage": 50}
+    rehearsal.answer(happens, module="node_state", host="n3", check=False, args={"role": where})
+    batches = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on"}
+    # What the plan of the same run has registered for all nodes.
+    well = {"changed": True, "failed": False}
+    planned = {"__node_kubelet_join": well, "__node_kubelet_configured": well}
+    plan = {"hosts": "converged_nodes", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": planned}]}
     play = rehearsal.stage.play("site", "Convert the nodes")
-    done = rehearsal.play([{**play, "hosts": "converged_nodes"}], __share_preflight_host=seen(), **given)
+    given = {"__share_preflight_host": seen(), "converged_max_fail_percentage": budget, **batches}
+    done = rehearsal.play([plan, {**play, "hosts": "converged_nodes"}], **given)
     assert not done.passed
-    assert "fatal: [n3]: UNREACHABLE!" in done.said
-    assert joined(done) == ["n1", "n2", "n4"], done.said
-    admitted = {
-        name
-        for call in done.calls
-        if call.name == "Let pods onto the nodes" and not call.check
-        for name in call.args["nodes"]
-    }
-    assert admitted == {"n1", "n2", "n4"}
+    assert said in " ".join(done.said.split())
+    others = ["n1", "n2", "n4"]
+    assert nodes_of(done, "Label the nodes and see them ready") == (nodes if joins else others), done.said
+    assert nodes_of(done, "Let pods onto the nodes") == others, done.said
+
+
+def nodes_of(done: Any, name: str) -> list[str]:
+    """Return the nodes for which tasks of this name were done, each for all of a batch."""
+    calls = [call for call in done.calls if call.name == name and not call.check]
+    return sorted(node for call in calls for node in call.args["nodes"])
 
 
 @pytest.fixture(scope="module")

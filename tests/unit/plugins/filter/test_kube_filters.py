@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.converged.hpc.plugins.filter.kube_nodes import kube_become, kube_nodes, kube_taints
+from ansible_collections.converged.hpc.plugins.filter.kube_nodes import (
+    kube_become,
+    kube_nodes,
+    kube_reached,
+    kube_taints,
+)
 from ansible_collections.converged.hpc.plugins.filter.share_mode_on_node import FilterModule
 from ansible_collections.converged.hpc.plugins.filter.toml import to_toml
 
@@ -54,6 +59,19 @@ def test_where_pods_run_beside_jobs_of_pbs_a_node_says_what_pbs_calls_it_and_wha
     known = {"inventory_hostname_short": "a", "converged_share_mode": mode, "converged_wlm": wlm}
     known["node_share_fence"] = fence
     assert kube_nodes(["a"], {"a": known}) == {"a": {SHARE_MODE: mode, **labels}}
+
+
+def test_a_host_that_has_no_result_or_has_failed_is_left_out() -> None:
+    well = {"changed": False, "failed": False}
+    hostvars = {
+        "a": {"__done": well},
+        "b": {"__done": {**well, "failed": True}},
+        "c": {"__done": {}},
+        "d": {"__else": well},
+        "e": {"__done": {"changed": True, "skipped": True}},
+    }
+    assert kube_reached(hostvars, hostvars, "__done") == ["a", "e"]
+    assert kube_reached(["b", "a"], hostvars, "__done") == ["a"]
 
 
 def test_backed_nodes_have_a_taint_that_others_lose() -> None:
