@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The scripts that Slurm runs, run for real by each shell: only their paths are those of a scratch folder."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -255,7 +256,7 @@ class Listener:
                 link, _name = self.socket.accept()
             except socket.timeout:
                 continue
-            with link:
+            with link, contextlib.suppress(OSError):  # a client may give up first
                 self.heard.append(link.makefile("rb").readline())
                 if self.answer is None:
                     self.done.wait(900)
