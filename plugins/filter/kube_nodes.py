@@ -40,9 +40,9 @@ def kube_taints(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any]) -> dict
 
 
 def kube_reached(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any], registered: str) -> list[str]:
-    """Return the hosts on which the task went well whose result bears this name.
+    """Return the hosts with a registered result of this name that is no failure.
 
-    Ansible counts a host whose failure is rescued among those of the batch until all others are through.
+    Ansible counts a host with a rescued failure among those of the batch until all others are through.
     """
     results = {host: hostvars[host].get(registered) for host in hosts}
     return [host for host, result in results.items() if result and not result.get("failed")]

@@ -12,6 +12,8 @@ short_description: Label Node objects and see them ready, or delete them
 version_added: 1.0.0
 description:
   - Gives Node objects the labels they shall have, all of them in one call, and waits until they are ready.
+  - A node that has no Node object, or is not ready in time, costs the others nothing. They get their labels and taints,
+    and the module fails with RV(late).
   - Labels below C(node-restriction.kubernetes.io/) are set here with the administrator's identity; a kubelet may not
     set them itself. Labels that are not named stay.
   - With O(state=absent) the Node objects are deleted. With O(state=restored) they stay, and lose every label,
@@ -93,6 +95,11 @@ cleared:
   returned: O(state=restored)
   type: list
   elements: str
+late:
+  description: By node, why it is not ready.
+  returned: O(state=present), when a node is not ready in time
+  type: dict
+  sample: {n2: "not ready after 60 s: container runtime is down"}
 deleted:
   description: Node objects that were deleted, or would be.
   returned: O(state=absent)
@@ -124,15 +131,15 @@ _SPEC: t.Dict[str, t.Any] = {
 
 
 def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
-    """Labels and taints as wanted, nodes ready."""
+    """Labels and taints as wanted, nodes ready; under `late` those that are not, and why."""
     wanted: t.Dict[str, t.Dict[str, str]] = {name: labels or {} for name, labels in params["nodes"].items()}
-    nodes = kubectl.nodes() if check else _registered(kubectl, wanted)
+    nodes, late = (kubectl.nodes(), {}) if check else _registered(kubectl, wanted)
+    wanted = {name: labels for name, labels in wanted.items() if name not in late}
     changes = cluster.relabelled(nodes, wanted)
     given: t.Dict[str, t.List[str]] = params["taints"]
-    missing = {key: cluster.without(nodes, names, key) for key, names in given.items()}
-    tainted = cluster.tainted(nodes, wanted, params["no_taints"])
-    for key, names in given.items():
-        tainted.update(cluster.tainted(nodes, sorted(set(wanted) - set(names)), [key]))
+    missing = {
+        key: cluster.without(nodes, [name for name in names if name in wanted], key) for key, names in given.items()
+    }
     if not check:
         for labels, names in cluster.groups(changes):
             kubectl.label(names, labels)
@@ -140,7 +147,12 @@ def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
             if names:
                 kubectl.taint(names, key, cluster.NO_SCHEDULE)
         if params["wait"]:
-            _await_ready(kubectl, list(wanted), seconds=params["wait"])
+            late.update(_not_ready(kubectl, list(wanted), seconds=params["wait"]))
+    ready = [name for name in wanted if name not in late]
+    tainted = cluster.tainted(nodes, ready, params["no_taints"])
+    for key, names in given.items():
+        tainted.update(cluster.tainted(nodes, sorted(set(ready) - set(names)), [key]))
+    if not check:
         for key, names in tainted.items():
             kubectl.untaint(names, key)
     diff = [_shown(name, nodes, labels) for name, labels in changes.items()]
@@ -150,6 +162,7 @@ def keep(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
         "tainted": _names(missing),
         "untainted": _names(tainted),
         "diff": diff,
+        **({"late": late} if late else {}),
     }
 
 
@@ -185,29 +198,24 @@ def clear(kubectl: Kubectl, params: Result, *, check: bool) -> Result:
     return {"changed": bool(ours), "cleared": sorted(ours)}
 
 
-def _registered(kubectl: Kubectl, wanted: t.Iterable[str]) -> t.Dict[str, t.Any]:
+def _registered(kubectl: Kubectl, wanted: t.Iterable[str]) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, str]]:
+    """Return the Node objects, and of each node that has none what to do."""
     deadline = time.monotonic() + _REGISTERING
     while True:
         nodes = kubectl.nodes()
         missing = [name for name in wanted if name not in nodes]
-        if not missing:
-            return nodes
-        if time.monotonic() > deadline:
-            raise KubeError(
-                f"node {', '.join(missing)}: has no Node object: join it first, and see its journalctl -u kubelet"
-            )
+        if not missing or time.monotonic() > deadline:
+            return nodes, dict.fromkeys(missing, "has no Node object: join it first, and see its journalctl -u kubelet")
         time.sleep(_PAUSE)
 
 
-def _await_ready(kubectl: Kubectl, names: t.Sequence[str], *, seconds: float) -> None:
+def _not_ready(kubectl: Kubectl, names: t.Sequence[str], *, seconds: float) -> t.Dict[str, str]:
+    """Return the nodes that are not ready after so long, and what the cluster says of each."""
     deadline = time.monotonic() + seconds
     while True:
         late = cluster.not_ready(kubectl.nodes(), names)
-        if not late:
-            return
-        if time.monotonic() > deadline:
-            said = "; ".join(f"{name}: {why}" for name, why in late.items())
-            raise KubeError(f"not ready after {seconds:g} s: {said}")
+        if not late or time.monotonic() > deadline:
+            return {name: f"not ready after {seconds:g} s: {why}" for name, why in late.items()}
         time.sleep(_PAUSE)
 
 
@@ -230,6 +238,8 @@ def main() -> None:
         result = act(kubectl, params, check=module.check_mode)
     except KubeError as error:
         module.fail_json(msg=str(error))
+    if result.get("late"):
+        module.fail_json(msg="; ".join(f"node {name}: {why}" for name, why in result["late"].items()), **result)
     module.exit_json(**result)
 
 

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).with_name("stand_in.py")
 # Modules of others that change or read a host; everything else of Ansible is run as it is.
 OTHERS = ("command", "systemd_service", "file", "slurp", "get_url", "uri", "stat", "find", "ping")
-_OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.core\.(k8s)):")
+_OTHERS = re.compile(rf"(?:ansible\.builtin\.({'|'.join(OTHERS)})|kubernetes\.core\.(k8s|k8s_info)):")
 OFTEN = 100000
 MAP = file_sets.load()
 UNREAD = MAP.unread(MAP.gates["rehearsals"], listed_files(ROOT))
@@ -89,7 +89,7 @@ class Stage:
             shutil.copytree(ROOT / name, self.inner / name, ignore=_left_out)
         shutil.copy2(ROOT / "galaxy.yml", self.inner)
         modules = {path.stem for path in (ROOT / "plugins/modules").glob("*.py")}
-        modules |= {f"stand_in_{name}" for name in (*OTHERS, "k8s")}
+        modules |= {f"stand_in_{name}" for name in (*OTHERS, "k8s", "k8s_info")}
         shutil.rmtree(self.inner / "plugins/action")
         (self.inner / "plugins/action").mkdir()
         for name in modules:
@@ -217,6 +217,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "kubelet_config": {"changed": True},
     "kube_node": {"changed": True, "labelled": {"n1": {}, "n2": {}}, "untainted": [], "tainted": []},
     "k8s": {"changed": True},
+    "k8s_info": {"resources": []},
     "command": {"changed": True, "rc": 0, "stdout": "", "stderr": "adopt: new=1"},
     "systemd_service": {"changed": True},
     "file": {"changed": True},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.ours import FILES
 from ansible_collections.converged.hpc.plugins.plugin_utils._planned import KEPT
-from rehearsals.conftest import HOSTS, ROOT, USUAL, Rehearsal, Stage, seen
+from rehearsals.conftest import ROOT, USUAL, Rehearsal, Stage, seen
 
 READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "share_verdict", "share_lock", "slurp"}
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
@@ -156,7 +156,7 @@ def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehears
     lines = re.findall(r"^(n[12]) +: (.*)$", done.said, re.MULTILINE)
     counts = {host: {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", said)} for host, said in lines}
     # What is asked once for all nodes is counted for the first one.
-    assert (sum(counts["n2"].values()), sum(counts["n1"].values())) == (13, 13 + 5)
+    assert (sum(counts["n2"].values()), sum(counts["n1"].values())) == (13, 13 + 7)
     assert [str(call) for call in done.calls if call.host == "n2"] == [
         *("share_node_info", "node_state slurm_share", "slurm_conf", "node_state node_share"),
         *("node_state node_runtime", "node_state node_kubelet", "kube_join", "kubelet_config"),
@@ -179,53 +179,6 @@ def test_a_node_that_could_not_be_read_is_left_alone_and_named_when_all_else_is_
     assert set(done.done("n1")) <= {"share_inventory", "share_node_info"}
     assert joined(done) == ["n2"]
     assert str(done.calls[-1]) == "share_lock absent"
-
-
-LOST = {"unreachable": True, "msg": "no route to host"}
-FAILED = {"failed": True, "msg": "no space left"}
-
-
-@pytest.mark.parametrize(
-    ("happens", "where", "node", "budget", "said", "joins"),
-    [
-        # Ansible counts only what fails.
-        (LOST, "node_share", "n3", 0, "fatal: [n3]: UNREACHABLE!", False),
-        (FAILED, "node_share", "n3", 50, "n3 is not converted: Put nodeshare on the node: ", False),
-        (FAILED, "slurm_share_enable", "n3", 50, "n3 is not converted: Let the scripts on this host act: ", True),
-        # The first of its batch, on which Ansible runs what it runs once.
-        (FAILED, "slurm_share_enable", "n2", 50, "n2 is not converted: Let the scripts on this host act: ", True),
-    ],
-    ids=["unreachable", "before it joins", "when it has joined", "the first, when it has joined"],
-)
-def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget_and_gets_no_pods(
-    happens: dict[str, Any], where: str, node: str, budget: int, said: str, joins: bool, stage: Stage, tmp_path: Path
-) -> None:
-    nodes = ["n1", "n2", "n3", "n4"]
-    rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, "converged_nodes": nodes, "converged_shared": nodes})
-    rehearsal.answer(
-        {**USUAL["slurm_info"], "nodes": [{"name": name} for name in nodes], "jobs": []}, module="slurm_info"
-    )
-    rehearsal.answer({**USUAL["kube_bootstrap_token"], "missing": nodes}, module="kube_bootstrap_token")
-    rehearsal.answer(happens, module="node_state", host=node, check=False, args={"role": where})
-    batches = {"converged_serial": [1, 2, 1], "converged_after_canary": "go_on"}
-    # What the plan of the same run has registered for all nodes.
-    well = {"changed": True, "failed": False}
-    planned = {"__node_kubelet_join": well, "__node_kubelet_configured": well}
-    plan = {"hosts": "converged_nodes", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": planned}]}
-    play = rehearsal.stage.play("site", "Convert the nodes")
-    given = {"__share_preflight_host": seen(), "converged_max_fail_percentage": budget, **batches}
-    done = rehearsal.play([plan, {**play, "hosts": "converged_nodes"}], **given)
-    assert not done.passed
-    assert said in " ".join(done.said.split())
-    others = [name for name in nodes if name != node]
-    assert nodes_of(done, "Label the nodes and see them ready") == (nodes if joins else others), done.said
-    assert nodes_of(done, "Let pods onto the nodes") == others, done.said
-
-
-def nodes_of(done: Any, name: str) -> list[str]:
-    """Return the nodes for which tasks of this name were done, each for all of a batch."""
-    calls = [call for call in done.calls if call.name == name and not call.check]
-    return sorted(node for call in calls for node in call.args["nodes"])
 
 
 @pytest.fixture(scope="module")

@@ -132,6 +132,15 @@ def test_taint_label_and_policy_are_there_for_as_long_as_the_node_has_the_limite
     assert set(policy) == {"present" if is_limited else "absent"}
 
 
+def test_the_policy_stays_for_nodes_that_the_cluster_still_has_with_the_limited_runtime(rehearsal: Any) -> None:
+    rehearsal.answer({"resources": [{"metadata": {"name": "n2"}}]}, module="k8s_info")
+    done = converted(rehearsal, OURS, CONTAINERD, alone=True)
+    assert done.passed, done.said
+    (policy,) = [call.args for call in done.calls if call.name == POLICY]
+    (nodes,) = [one["expression"] for one in policy["definition"][0]["spec"]["variables"] if one["name"] == "nodes"]
+    assert (policy["state"], nodes) == ("present", '["n2"]')
+
+
 def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehearsal: Any) -> None:
     done = converted(rehearsal, CONTAINERD, CONTAINERD)
     assert done.passed, done.said

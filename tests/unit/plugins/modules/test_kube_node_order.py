@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+import pytest
 from ansible_collections.converged.hpc.plugins.modules import kube_node
 
 SHARE_MODE = "node-restriction.kubernetes.io/converged-share-mode"
@@ -60,6 +61,55 @@ def test_pods_are_kept_off_until_the_node_has_its_labels_and_taints_and_is_ready
         "ready True",
         "untaint ['n1'] converged.hpc/converting",
     ]
+
+
+class Several:
+    """A cluster with a node that is ready and one that is not; a third has no Node object."""
+
+    def __init__(self) -> None:
+        self.done: t.List[str] = []
+
+    def nodes(self) -> t.Dict[str, t.Any]:
+        return {
+            name: {
+                "metadata": {"labels": {}},
+                "spec": {"taints": [CONVERTING]},
+                "status": {"conditions": [{"type": "Ready", "status": ready, "message": "runtime is down"}]},
+            }
+            for name, ready in (("n1", "True"), ("n2", "False"))
+        }
+
+    def label(self, names: t.Sequence[str], _labels: t.Mapping[str, str]) -> None:
+        self.done.append(f"label {names}")
+
+    def taint(self, names: t.Sequence[str], key: str, _effect: str) -> None:
+        self.done.append(f"taint {names} {key}")
+
+    def untaint(self, names: t.Sequence[str], key: str) -> None:
+        self.done.append(f"untaint {names} {key}")
+
+
+def test_a_node_that_is_late_is_named_and_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_node, "_REGISTERING", 0)
+    monkeypatch.setattr(kube_node, "_PAUSE", 0)
+    several = Several()
+    params = {
+        "nodes": {"n1": {"zone": "a"}, "n2": {"zone": "a"}, "n3": {"zone": "a"}},
+        "taints": {"converged.hpc/backed": ["n1", "n2", "n3"]},
+        "no_taints": ["converged.hpc/converting"],
+        "wait": 0.01,
+    }
+    result = kube_node.keep(t.cast(t.Any, several), params, check=False)
+    assert result["late"] == {
+        "n2": "not ready after 0.01 s: runtime is down",
+        "n3": "has no Node object: join it first, and see its journalctl -u kubelet",
+    }
+    assert several.done == [
+        "label ['n1', 'n2']",
+        "taint ['n1', 'n2'] converged.hpc/backed",
+        "untaint ['n1'] converged.hpc/converting",
+    ]
+    assert (result["tainted"], result["untainted"]) == (["n1", "n2"], ["n1"])
 
 
 class Beside:

@@ -1,0 +1,256 @@
+# Copyright (c) 2026, converged.hpc maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a failure on one host, or of what is done once for all of them, costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rehearsals.conftest import HOSTS, ROOT, USUAL, Rehearsal, Rehearsed, Stage, seen
+
+LOST = {"unreachable": True, "msg": "no route to host"}
+FAILED = {"failed": True, "msg": "no space left"}
+ROLES = ["node_share", "node_kubelet", "kube_join", "drain_access", "singularity_cri"]
+
+
+@pytest.fixture
+def site(stage: Stage, tmp_path: Path) -> Callable[..., Rehearsal]:
+    def make(*nodes: str, controllers: tuple[str, ...] = ("ctl",)) -> Rehearsal:
+        hosts = {"converged_nodes": nodes, "converged_shared": nodes, "converged_controllers": controllers}
+        rehearsal = Rehearsal(stage, tmp_path, {**HOSTS, **hosts})
+        known = {**USUAL["slurm_info"], "nodes": [{"name": name} for name in nodes], "jobs": []}
+        rehearsal.answer(known, module="slurm_info")
+        rehearsal.answer({**USUAL["kube_bootstrap_token"], "missing": nodes}, module="kube_bootstrap_token")
+        return rehearsal
+
+    return make
+
+
+def converted(rehearsal: Rehearsal, **given: Any) -> Rehearsed:
+    """Convert the nodes of a site, for which the plan of the same run has registered that all goes well."""
+    well = {"changed": True, "failed": False}
+    planned = {"__node_kubelet_join": well, "__node_kubelet_configured": well}
+    plan = {"hosts": "converged_nodes", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": planned}]}
+    play = {**rehearsal.stage.play("site", "Convert the nodes"), "hosts": "converged_nodes"}
+    usual = {"__share_preflight_host": seen(), "converged_after_canary": "go_on"}
+    return rehearsal.play([plan, play], **{**usual, **given})
+
+
+def nodes_of(done: Rehearsed, name: str) -> list[str]:
+    """Return the nodes for which tasks of this name were done, each for all of a batch."""
+    calls = [call for call in done.calls if call.name == name and not call.check]
+    return sorted(node for call in calls for node in call.args["nodes"])
+
+
+def hosts_of(done: Rehearsed, name: str) -> list[str]:
+    """Return the hosts for which tasks of this name were done, each for its own."""
+    return sorted(call.host for call in done.calls if call.name == name and not call.check)
+
+
+def words(done: Rehearsed) -> str:
+    return " ".join(done.said.split())
+
+
+@pytest.mark.parametrize(
+    ("happens", "where", "node", "budget", "said", "joins"),
+    [
+        # Ansible counts only what fails.
+        (LOST, {"args": {"role": "node_share"}}, "n3", 0, "fatal: [n3]: UNREACHABLE!", False),
+        (FAILED, {"args": {"role": "node_share"}}, "n3", 50, "n3 is not converted: Put nodeshare on the node: ", False),
+        (FAILED, {"module": "kubelet_config"}, "n3", 50, "n3 is not converted: Configure the kubelet: no space", False),
+        (
+            *(FAILED, {"args": {"role": "slurm_share_enable"}}, "n3", 50),
+            *("n3 is not converted: Let the scripts on this host act: ", True),
+        ),
+        # The first of its batch, on which Ansible runs what it runs once.
+        (
+            *(FAILED, {"args": {"role": "slurm_share_enable"}}, "n2", 50),
+            *("n2 is not converted: Let the scripts on this host act: ", True),
+        ),
+    ],
+    ids=["unreachable", "before it joins", "its kubelet", "when it has joined", "the first, when it has joined"],
+)
+def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget_and_gets_no_pods(
+    happens: dict[str, Any], where: dict[str, Any], node: str, budget: int, said: str, joins: bool, site: Any
+) -> None:
+    nodes = ["n1", "n2", "n3", "n4"]
+    rehearsal = site(*nodes)
+    rehearsal.answer(happens, host=node, check=False, **where)
+    done = converted(rehearsal, converged_serial=[1, 2, 1], converged_max_fail_percentage=budget)
+    assert not done.passed
+    assert said in words(done)
+    others = [name for name in nodes if name != node]
+    assert nodes_of(done, "Label the nodes and see them ready") == (nodes if joins else others), done.said
+    assert nodes_of(done, "Let pods onto the nodes") == others, done.said
+
+
+def test_without_a_budget_the_batch_of_a_node_that_failed_is_the_last(site: Any) -> None:
+    rehearsal = site("n1", "n2", "n3", "n4")
+    rehearsal.answer(FAILED, host="n3", check=False, args={"role": "node_share"})
+    done = converted(rehearsal, converged_serial=[1, 2, 1])
+    assert not done.passed
+    assert nodes_of(done, "Let pods onto the nodes") == ["n1", "n2"], done.said
+    assert done.done("n4") == []
+
+
+def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any) -> None:
+    node = "n2"
+    rehearsal = site("n1", "n2", "n3")
+    late = {node: "not ready after 60 s: container runtime is down"}
+    rehearsal.answer({"failed": True, "msg": "it is late", "late": late}, name="Label the nodes and see them ready")
+    done = converted(rehearsal, converged_serial=["100%"])
+    assert not done.passed
+    said = f"{node} is not converted: See that the node is labelled and ready: not ready after 60 s: container runtime"
+    assert said in words(done)
+    others = [name for name in ("n1", "n2", "n3") if name != node]
+    assert nodes_of(done, "Let pods onto the nodes") == others
+    assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2", "n3"]
+    assert not any(f"{name} is not converted" in words(done) for name in others)
+
+
+# What a name of a role that is put together can stand for.
+STANDS_FOR = {"__batch": ("slurm_share", "pbs_share", "torque_share"), "{{": ("node_runtime", "singularity_cri")}
+
+
+def once(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Return the tasks that run once for all hosts, of these, which stand in this folder, and of what they include."""
+    for task in tasks:
+        if task.get("run_once"):
+            yield task
+        for part in ("block", "rescue", "always"):
+            yield from once(task.get(part) or [], here)
+        for key, asked in task.items():
+            kind = key.removeprefix("ansible.builtin.")
+            if kind in ("import_role", "include_role"):
+                name = asked["name"].removeprefix("converged.hpc.")
+                roles = next((roles for part, roles in STANDS_FOR.items() if part in name), (name,))
+                paths = [ROOT / f"roles/{role}/tasks/{asked.get('tasks_from', 'main')}.yml" for role in roles]
+            elif kind in ("import_tasks", "include_tasks") and here:
+                paths = [here / (asked if isinstance(asked, str) else asked["file"])]
+            else:
+                continue
+            for path in paths:
+                yield from once(yaml.safe_load(path.read_text(encoding="utf-8")), path.parent)
+
+
+# By the tasks that are done once for a batch of nodes of Slurm, those that say of each node how they have ended.
+CONVERTING = {
+    "Ask Slurm what runs": "See that Slurm has said what runs",
+    "Ask the cluster how nodes join it": "Join the node",
+    "Label the nodes and see them ready": "See that the node is labelled and ready",
+    "Let pods onto the nodes": "See that pods may come to the node",
+}
+OF_OTHERS = {"Ask PBS what runs", "Ask Torque what runs"}
+POLICY = {
+    "Ask the cluster which nodes have Singularity-CRI",
+    "Keep pods off these nodes that ask for what Singularity-CRI cannot do",
+}
+IDENTITY = {
+    "Ask where the cluster is and by what it is known",
+    "Say what the batch controllers may do at the API",
+    "Have the requests signed",
+    "Take back what the batch controllers may do at the API",
+    "Delete requests that a killed run has left",
+}
+FORGETTING = {"Delete the Node objects", "Take what we wrote from the Node objects that stay"}
+REACHING = "See whether the host that asks the API is there"
+
+
+@pytest.mark.parametrize(
+    ("name", "happens"), [*((name, FAILED) for name in CONVERTING), ("Ask the cluster how nodes join it", LOST)]
+)
+def test_what_is_done_once_for_a_batch_and_fails_is_said_of_each_node_which_jobs_can_use_again(
+    site: Any, name: str, happens: dict[str, Any]
+) -> None:
+    rehearsal = site("n1", "n2", "n3")
+    rehearsal.answer(happens, name=name)
+    done = converted(rehearsal, converged_serial=["100%"])
+    assert not done.passed
+    for node in ("n1", "n2", "n3"):
+        assert f"{node} is not converted: {CONVERTING[name]}: " in words(done), done.said
+    assert words(done).count(happens["msg"]) >= 3
+    assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2", "n3"]
+
+
+def test_jobs_that_cannot_be_asked_for_at_first_have_every_node_of_the_batch_drained(site: Any) -> None:
+    rehearsal = site("n1", "n2", "n3")
+    rehearsal.answer(FAILED, times=1, name="Ask Slurm what runs")
+    done = converted(rehearsal, converged_serial=["100%"], slurm_share_drain_delay=1)
+    assert done.passed, done.said
+    assert hosts_of(done, "Have the jobs of this host run out") == ["n1", "n2", "n3"]
+    assert nodes_of(done, "Let pods onto the nodes") == ["n1", "n2", "n3"]
+
+
+def test_a_token_that_could_not_be_deleted_costs_no_node(site: Any) -> None:
+    rehearsal = site("n1", "n2")
+    rehearsal.answer(FAILED, name="Delete the token")
+    done = converted(rehearsal, converged_serial=["100%"])
+    assert done.passed, done.said
+    assert nodes_of(done, "Let pods onto the nodes") == ["n1", "n2"]
+
+
+def blocks(play: dict[str, Any]) -> list[dict[str, Any]]:
+    return [task for task in play["tasks"] if "rescue" in task]
+
+
+def test_every_task_that_runs_once_where_a_rescue_follows_leaves_the_rescue_to_each_host(stage: Stage) -> None:
+    plays = [stage.play("site", "Convert the nodes"), stage.play("site", "Give the batch controllers an identity")]
+    found = list(once([block for play in [*plays, *stage.plays("restore")] for block in blocks(play)]))
+    names = {task["name"] for task in found}
+    assert names == {*CONVERTING, *OF_OTHERS, *POLICY, *IDENTITY, *FORGETTING, "Delete the token", REACHING}
+    unsaid = {task["name"] for task in found if task.get("ignore_errors") and task.get("ignore_unreachable")}
+    assert names == unsaid
+
+
+def test_an_api_that_does_not_answer_keeps_no_host_from_the_rest_of_the_way_back(site: Any) -> None:
+    rehearsal = site("n1", "n2", controllers=("ctl", "backup"))
+    shared = {"roles": ROLES, "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
+    rehearsal.answer({"changed": True}, module="singularity_cri_config")
+    rehearsal.answer(FAILED, times=1, name="Delete the Node objects")
+    rehearsal.answer(LOST, name="Ask the cluster which nodes have Singularity-CRI")
+    rehearsal.answer(FAILED, name="Take back what the batch controllers may do at the API")
+    done = rehearsal.playbook("restore")
+    assert not done.passed
+    for node in ("n1", "n2"):
+        assert "node_state restored kube_join" in done.done(node), done.said
+        assert f"{node}: not everything could be put back: the Node object" in words(done), done.said
+    for host in ("ctl", "backup"):
+        said = f"{host}: not everything could be put back: the controllers' rights at the API: no space left"
+        assert said in words(done), done.said
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "happens"),
+    [
+        ("Say what the batch controllers may do at the API", {}, FAILED),
+        ("Have the requests signed", {}, LOST),
+        ("Put the certificate beside its key", {"host": "backup"}, FAILED),
+        ("Have an identity on each controller, or a request for one", {"host": "ctl"}, LOST),
+    ],
+)
+def test_two_controllers_have_an_identity_both_or_neither(
+    site: Any, name: str, where: dict[str, str], happens: dict[str, Any]
+) -> None:
+    rehearsal = site("n1", controllers=("ctl", "backup"))
+    signed = {f"converged:controller:{host}": "pem" for host in ("ctl", "backup")}
+    rehearsal.answer({**USUAL["kube_certificate"], "certificates": signed}, module="kube_certificate")
+    rehearsal.answer(happens, name=name, **where)
+    giving = rehearsal.stage.play("site", "Give the batch controllers an identity")
+    planned = {"ansible.builtin.set_fact": {"__drain_access_rights": {"changed": True}}}
+    after = {"name": "Go on", "converged.hpc.stand_in_ping": {}}
+    plays = [{**giving, "tasks": [planned]}, giving, {**giving, "tasks": [after]}]
+    done = rehearsal.play(plays, __share_preflight_host={"found": {"record": []}})
+    assert not done.passed
+    assert "the batch controllers got no identity, and neither Slurm nor any node was touched: " in words(done)
+    gone = where.get("host") if happens is LOST else None
+    said = f"{gone} was not reached" if gone else happens["msg"]
+    assert said in words(done)[words(done).index("neither Slurm") :]
+    for host in {"ctl", "backup"} - {gone}:
+        assert "node_state restored drain_access" in done.done(host), done.said
+    assert hosts_of(done, "Go on") == []
