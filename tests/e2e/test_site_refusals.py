@@ -193,7 +193,7 @@ def test_a_certificate_that_the_cluster_denies_leaves_nothing(site: ConvertedSit
         site.hosts = json.loads(kept)
     assert_refused(
         Said(running.returncode, out, ""),
-        "neither Slurm nor any node was touched: Have the requests signed: ",
+        "neither Slurm nor any node was touched: See that the requests are signed: ",
         "certificate request of converged:controller:ctl: denied by the cluster",
     )
     assert differences(before, look(site)) == {}

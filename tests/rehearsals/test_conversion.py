@@ -213,7 +213,9 @@ def test_an_identity_that_is_refused_is_taken_back_unless_it_was_there_before(
     found = {"__share_preflight_host": {"found": {"record": record}}, "__drain_access_rights": {"changed": True}}
     done = rehearsal.play([play], **found)
     assert not done.passed
-    assert "neither Slurm nor any node was touched: Have the requests signed: denied" in " ".join(done.said.split())
+    assert "neither Slurm nor any node was touched: See that the requests are signed: denied" in " ".join(
+        done.said.split()
+    )
     assert ("node_state restored drain_access" in done.done("ctl")) == taken_back, done.done("ctl")
 
 
