@@ -17,6 +17,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm import ours, 
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import kept
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import SCRIPT_KEYS
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.plugin_utils import _planned
 
 FILES = ours.FILES
 MARGIN = 5  # what the site's own script may take of PrologEpilogTimeout before ours is cut short
@@ -91,13 +92,15 @@ def slurm_script(text: str, function: str, values: t.Mapping[str, t.Any]) -> str
     return text
 
 
-def slurm_share_ready(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> list[str]:
-    """List the hosts that have got their scripts in this run, by their names in Slurm."""
+def slurm_share_ready(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str], *, planned: bool = False) -> list[str]:
+    """List the hosts that have got their scripts in this run, or will by its plan, by their names in Slurm."""
     ready = []
     for host in hosts:
         known = hostvars[host]
         answer = known.get("__slurm_share_stubs") or {"failed": True}
-        if not answer.get("failed") and not answer.get("unreachable"):
+        # A host that was lost behind the plan still has the plan's answer.
+        only_planned = _planned.WOULD_CHANGE in answer and not planned
+        if not only_planned and not answer.get("failed") and not answer.get("unreachable"):
             ready.append(_name(known))
     return ready
 

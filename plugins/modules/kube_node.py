@@ -96,8 +96,8 @@ cleared:
   type: list
   elements: str
 late:
-  description: By node, why it is not ready.
-  returned: O(state=present), when a node is not ready in time
+  description: By node, why it is not ready, or that it has no Node object.
+  returned: O(state=present), when there is such a node
   type: dict
   sample: {n2: "not ready after 60 s: container runtime is down"}
 deleted:

@@ -217,7 +217,7 @@ USUAL: dict[str, dict[str, Any]] = {
     "kubelet_config": {"changed": True},
     "kube_node": {"changed": True, "labelled": {"n1": {}, "n2": {}}, "untainted": [], "tainted": []},
     "k8s": {"changed": True},
-    "k8s_info": {"resources": []},
+    "k8s_info": {"resources": [], "api_found": True},
     "command": {"changed": True, "rc": 0, "stdout": "", "stderr": "adopt: new=1"},
     "systemd_service": {"changed": True},
     "file": {"changed": True},

@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 
@@ -47,6 +48,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             else:
                 return {"failed": True, "msg": f"the rehearsal has no answer for {call}"}
             (folder / "answers").write_text(json.dumps(answers))
+        if result.get("unreachable"):
+            raise AnsibleConnectionFailure(result["msg"])  # as a connection does
         # What a module says of what it was given.
         echoed = {name: call["args"][name] for name in result.get("echoed", ())}
         return {**{name: value for name, value in result.items() if name != "echoed"}, **echoed}

@@ -133,12 +133,30 @@ def test_taint_label_and_policy_are_there_for_as_long_as_the_node_has_the_limite
 
 
 def test_the_policy_stays_for_nodes_that_the_cluster_still_has_with_the_limited_runtime(rehearsal: Any) -> None:
-    rehearsal.answer({"resources": [{"metadata": {"name": "n2"}}]}, module="k8s_info")
+    rehearsal.answer({"resources": [{"metadata": {"name": "n2"}}], "api_found": True}, module="k8s_info")
     done = converted(rehearsal, OURS, CONTAINERD, alone=True)
     assert done.passed, done.said
     (policy,) = [call.args for call in done.calls if call.name == POLICY]
     (nodes,) = [one["expression"] for one in policy["definition"][0]["spec"]["variables"] if one["name"] == "nodes"]
     assert (policy["state"], nodes) == ("present", '["n2"]')
+
+
+@pytest.mark.parametrize(
+    ("wanted", "answer"),
+    [
+        ({"name": POLICY}, {"failed": True, "msg": "no route"}),
+        # What kubernetes.core.k8s_info says of an API that answers with 503.
+        ({"module": "k8s_info"}, {"resources": [], "api_found": False}),
+    ],
+)
+def test_what_says_that_the_policy_is_to_be_changed_stays_until_it_is(
+    rehearsal: Any, wanted: dict[str, Any], answer: dict[str, Any]
+) -> None:
+    rehearsal.answer(answer, **wanted)
+    done = converted(rehearsal, OURS, CONTAINERD, alone=True)
+    assert not done.passed
+    assert "n1 is not converted: See that the cluster has the policy: " in " ".join(done.said.split())
+    assert "Take Singularity-CRI away again" not in names(done)
 
 
 def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehearsal: Any) -> None:

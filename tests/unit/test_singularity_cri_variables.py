@@ -130,7 +130,7 @@ def test_the_pod_network_is_apart_from_that_of_containerd_which_may_run_beside_i
     assert rendered("_singularity_cri_config")["cniConfDir"] == "/etc/cni/net.d"
 
 
-def test_the_policy_is_for_the_nodes_of_the_inventory_alone() -> None:
+def test_the_policy_is_for_these_nodes_alone_and_leaves_out_the_cluster_s_own_namespace() -> None:
     known = {"hostvars": HOSTS, "groups": {"converged_shared": ["n1", "n2"]}}
     assert [host for host in HOSTS if _runtime.LABEL in kube_nodes.kube_nodes([host], HOSTS)[host]] == ["n1"]
     text = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))

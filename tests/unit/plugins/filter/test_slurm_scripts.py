@@ -125,8 +125,10 @@ def test_only_hosts_that_have_their_scripts_are_ready() -> None:
             "converged_wlm_node": "node5",
             "__slurm_share_stubs": {"changed": True},
         },
+        "f.x": {"inventory_hostname_short": "f", "__slurm_share_stubs": {"changed": False, "would_change": False}},
     }
     assert FILTERS["slurm_share_ready"](known, sorted(known)) == ["a", "node5"]
+    assert FILTERS["slurm_share_ready"](known, sorted(known), planned=True) == ["a", "node5", "f"]
 
 
 def test_a_host_is_named_as_slurm_does() -> None:
