@@ -63,11 +63,8 @@ def test_pods_are_kept_off_until_the_node_has_its_labels_and_taints_and_is_ready
     ]
 
 
-class Several:
+class Several(Kubectl):
     """A cluster with a node that is ready and one that is not; a third has no Node object."""
-
-    def __init__(self) -> None:
-        self.done: t.List[str] = []
 
     def nodes(self) -> t.Dict[str, t.Any]:
         return {
@@ -78,15 +75,6 @@ class Several:
             }
             for name, ready in (("n1", "True"), ("n2", "False"))
         }
-
-    def label(self, names: t.Sequence[str], _labels: t.Mapping[str, str]) -> None:
-        self.done.append(f"label {names}")
-
-    def taint(self, names: t.Sequence[str], key: str, _effect: str) -> None:
-        self.done.append(f"taint {names} {key}")
-
-    def untaint(self, names: t.Sequence[str], key: str) -> None:
-        self.done.append(f"untaint {names} {key}")
 
 
 def test_a_node_that_is_late_is_named_and_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +93,8 @@ def test_a_node_that_is_late_is_named_and_costs_the_others_nothing(monkeypatch: 
         "n3": "has no Node object: join it first, and see its journalctl -u kubelet",
     }
     assert several.done == [
-        "label ['n1', 'n2']",
-        "taint ['n1', 'n2'] converged.hpc/backed",
+        "label ['n1', 'n2'] {'zone': 'a'}",
+        "taint ['n1', 'n2'] converged.hpc/backed NoSchedule",
         "untaint ['n1'] converged.hpc/converting",
     ]
     assert (result["tainted"], result["untainted"]) == (["n1", "n2"], ["n1"])
