@@ -105,7 +105,7 @@ def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any)
     rehearsal.answer(FAILED, name="Delete the token")  # costs no node anything either
     done = converted(rehearsal, converged_serial=["100%"])
     assert not done.passed
-    said = f"{node} is not converted: See that the node is labelled and ready: not ready after 60 s: container runtime"
+    said = f"{node} is not converted: See the node ready in the cluster: not ready after 60 s: container runtime"
     assert said in words(done)
     assert nodes_of(done, "Let pods onto the nodes") == ["n1"]
     assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2"]
@@ -141,8 +141,8 @@ def once(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict
 CONVERTING = {
     "Ask Slurm what runs": "See that Slurm has said what runs",
     "Ask the cluster how nodes join it": "Join the node",
-    "Label the nodes and see them ready": "See that the node is labelled and ready",
-    "Let pods onto the nodes": "See that pods may come to the node",
+    "Label the nodes and see them ready": "See the node ready in the cluster",
+    "Let pods onto the nodes": "See the node ready in the cluster",
 }
 OF_OTHERS = {"Ask PBS what runs", "Ask Torque what runs"}
 POLICY = {
@@ -230,7 +230,7 @@ def test_an_api_that_does_not_answer_keeps_no_host_from_the_rest_of_the_way_back
         (
             FAILED,
             {"module": "k8s"},
-            "See that the cluster has given the rights: no space left; what was begun is left there",
+            "given the rights: no space left; not all that was begun could be taken back: no space left",
         ),
         (LOST, {"name": "Have the requests signed"}, "See that the requests are signed: Task failed: no route to host"),
         (FAILED, {"module": "kube_client_config", "host": "ctl"}, "request for one: no space left"),
