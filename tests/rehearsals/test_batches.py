@@ -105,7 +105,7 @@ def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any)
     rehearsal.answer(FAILED, name="Delete the token")  # costs no node anything either
     done = converted(rehearsal, converged_serial=["100%"])
     assert not done.passed
-    said = f"{node} is not converted: See the node ready in the cluster: not ready after 60 s: container runtime"
+    said = f"{node} is not converted: See that the API has done its part for the node: not ready after 60 s: container"
     assert said in words(done)
     assert nodes_of(done, "Let pods onto the nodes") == ["n1"]
     assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2"]
@@ -141,8 +141,8 @@ def once(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict
 CONVERTING = {
     "Ask Slurm what runs": "See that Slurm has said what runs",
     "Ask the cluster how nodes join it": "Join the node",
-    "Label the nodes and see them ready": "See the node ready in the cluster",
-    "Let pods onto the nodes": "See the node ready in the cluster",
+    "Label the nodes and see them ready": "See that the API has done its part for the node",
+    "Let pods onto the nodes": "See that the API has done its part for the node",
 }
 OF_OTHERS = {"Ask PBS what runs", "Ask Torque what runs"}
 POLICY = {
@@ -174,23 +174,49 @@ def test_what_is_done_once_for_a_batch_and_fails_is_said_of_each_node_which_jobs
     for node in ("n1", "n2"):
         assert f"{node} is not converted: {CONVERTING[name]}: " in words(done), done.said
     assert words(done).count(happens["msg"]) >= 2
-    assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2"]
+    assert set(hosts_of(done, "Let jobs start on this host again")) == {"n1", "n2"}
     # Where jobs cannot be recorded, a node is drained first.
     assert hosts_of(done, "Have the jobs of this host run out") == (
         ["n1", "n2"] if name.startswith("Ask Slurm") else []
     )
 
 
-def test_when_the_controller_of_slurm_is_lost_each_node_says_that_it_may_stay_drained(site: Any) -> None:
+STILL = "If it was drained, it is still drained: "
+
+
+def test_when_the_controller_of_slurm_is_lost_each_node_says_that_it_may_still_be_drained(site: Any) -> None:
     rehearsal = site("n1", "n2")
     rehearsal.answer(LOST, module="slurm_info")
     rehearsal.answer(LOST, module="slurm_node")
     done = converted(rehearsal, converged_serial=["100%"], slurm_share_drain_delay=1, slurm_share_drain_timeout=1)
     assert not done.passed
     for node in ("n1", "n2"):
-        said = "See that the controller of Slurm is there: Task failed: no route to host"
-        left = "; and if it is drained it stays so, as Task failed: no route to host."
+        said = "See that the controller of Slurm is there: Task failed: no route to host. "
+        left = f"{STILL}Task failed: no route to host. New pods come only if"
         assert f"{node} is not converted: {said}{left}" in words(done), done.said
+
+
+@pytest.mark.parametrize("happens", [LOST, FAILED], ids=["lost", "failed"])
+def test_a_node_whose_jobs_go_on_is_skipped_only_when_it_was_given_back(site: Any, happens: dict[str, Any]) -> None:
+    rehearsal = site("n1", "n2")
+    rehearsal.answer({"changed": True, "busy": ["n1"]}, name="Have the jobs of this host run out", host="n1")
+    rehearsal.answer({"changed": True, "busy": ["n2"]}, name="Have the jobs of this host run out", host="n2")
+    rehearsal.answer(happens, name="Let jobs start on this host again", host="n1")
+    waits = {"slurm_share_drain_delay": 1, "slurm_share_drain_timeout": 1}
+    done = converted(rehearsal, converged_serial=["100%"], converged_drain="always", **waits)
+    assert not done.passed
+    assert "n1 is not converted: Have the jobs of this host run out: " in words(done), done.said
+    assert f"{STILL}{'Task failed: ' if happens is LOST else ''}{happens['msg']}" in words(done), done.said
+    assert "n2 is not converted" not in words(done)
+
+
+def test_a_node_that_cannot_be_given_back_gets_no_pods_so_that_the_next_run_knows_it(site: Any) -> None:
+    rehearsal = site("n1", "n2")
+    rehearsal.answer(FAILED, name="Let jobs start on this host again", host="n1")
+    done = converted(rehearsal, converged_serial=["100%"], converged_drain="always")
+    assert not done.passed
+    assert f"n1 is not converted: Let jobs start on this host again: no space left. {STILL}no space left" in words(done)
+    assert nodes_of(done, "Let pods onto the nodes") == ["n2"]
 
 
 def blocks(play: dict[str, Any]) -> list[dict[str, Any]]:
@@ -224,6 +250,16 @@ def test_an_api_that_does_not_answer_keeps_no_host_from_the_rest_of_the_way_back
         assert said in words(done), done.said
 
 
+def test_the_policy_of_a_conversion_that_never_came_to_its_nodes_goes_with_the_rest(site: Any) -> None:
+    rehearsal = site("n1", "n2")
+    shared = {"roles": ["node_share", "kube_join"], "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
+    done = rehearsal.playbook("restore", converged_runtime="singularity_cri")
+    assert done.passed, done.said
+    policies = [call for call in done.calls if call.name in POLICY and call.module == "k8s"]
+    assert [call.args["state"] for call in policies][-1:] == ["absent"], done.said
+
+
 @pytest.mark.parametrize(
     ("happens", "wanted", "said"),
     [
@@ -234,8 +270,8 @@ def test_an_api_that_does_not_answer_keeps_no_host_from_the_rest_of_the_way_back
         ),
         (LOST, {"name": "Have the requests signed"}, "See that the requests are signed: Task failed: no route to host"),
         (FAILED, {"module": "kube_client_config", "host": "ctl"}, "request for one: no space left"),
-        (LOST, {"module": "kube_client_config", "host": "ctl"}, "ctl was lost or has failed before"),
-        (LOST, {"name": "Plan", "host": "ctl"}, "ctl was lost or has failed before"),
+        (LOST, {"module": "kube_client_config", "host": "ctl"}, "ctl failed or was lost earlier in this run"),
+        (LOST, {"name": "Plan", "host": "ctl"}, "ctl failed or was lost earlier in this run"),
     ],
 )
 def test_two_controllers_have_an_identity_both_or_neither_and_then_the_run_ends(
@@ -261,3 +297,23 @@ def test_two_controllers_have_an_identity_both_or_neither_and_then_the_run_ends(
     for host in {"ctl", "backup"} - lost:
         assert "node_state restored drain_access" in done.done(host), done.said
     assert hosts_of(done, "Go on") == []
+    states = [call.args.get("state", "present") for call in done.calls if call.module == "k8s"]
+    given = [] if wanted.get("name") == "Plan" else ["present"]
+    assert states == [*given, "absent"], done.said
+
+
+def test_a_controller_that_was_lost_ends_the_run_where_the_others_have_nothing_to_do_too(site: Any) -> None:
+    rehearsal = site("n1", controllers=("ctl", "backup"))
+    rehearsal.answer(LOST, name="Plan", host="backup")
+    plan = {"name": "Plan", "converged.hpc.stand_in_ping": {}}
+    giving = rehearsal.stage.play("site", "Give the batch controllers an identity")
+    plays = [
+        {**giving, "max_fail_percentage": 100, "tasks": [plan]},
+        giving,
+        {**giving, "hosts": "all", "tasks": [plan]},
+    ]
+    done = rehearsal.play(plays, __share_preflight_host={"found": {"record": ["drain_access"]}})
+    assert not done.passed
+    assert "neither Slurm nor any node was touched: backup failed or was lost earlier in this run." in words(done)
+    assert hosts_of(done, "Plan") == ["backup", "ctl"]
+    assert {call.module for call in done.calls} == {"ping"}, "what the other one has stays as it is"

@@ -100,8 +100,8 @@ def test_a_node_keeps_its_runtime_until_the_new_one_answers_and_it_is_drained(
         goes,
         "Put nodeshare on the node",
         "Join the node",
-        "Let pods onto the nodes",
         "Let jobs start on this host again",
+        "Let pods onto the nodes",
     )
     places = [place(done, name) for name in order]
     assert places == sorted(places), dict(zip(order, places, strict=True))
@@ -207,6 +207,27 @@ def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehe
     )
     assert {"Let pods come again", "Let jobs start on this host again"} <= names(done)
     assert "Take the container runtime away again" not in names(done)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "See whether the cluster has this node",
+        "Have its pods run elsewhere",
+        "Delete the Node object of the runtime of before",
+    ],
+)
+def test_when_the_host_that_asks_the_api_is_lost_jobs_come_to_the_node_again(rehearsal: Any, name: str) -> None:
+    lost = {"unreachable": True, "msg": "no route to host"}
+    rehearsal.answer(lost, name="Let pods come again")
+    done = converted_with(rehearsal, lost, name=name)
+    assert not done.passed
+    said = " ".join(done.said.split())
+    assert "n1 is not converted: " in said
+    assert "See that the API has done its part for the node: Task failed: no route to host" in said
+    assert ("no route to host; new pods may still be kept off it" in said) == (name == "Have its pods run elsewhere")
+    assert "Let jobs start on this host again" in names(done)
+    assert ("End the pods and leave the cluster" in names(done)) == name.startswith("Delete")
 
 
 def test_a_site_that_never_drains_keeps_every_runtime(rehearsal: Any) -> None:
