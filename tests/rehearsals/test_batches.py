@@ -116,13 +116,12 @@ def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any)
 STANDS_FOR = {"__batch": ("slurm_share", "pbs_share", "torque_share"), "{{": ("node_runtime", "singularity_cri")}
 
 
-def once(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict[str, Any]]:
-    """Return the tasks that run once for all hosts, of these, which stand in this folder, and of what they include."""
+def every(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict[str, Any]]:
+    """Return these tasks, which stand in this folder, and what is in their blocks and in what they include."""
     for task in tasks:
-        if task.get("run_once"):
-            yield task
+        yield task
         for part in ("block", "rescue", "always"):
-            yield from once(task.get(part) or [], here)
+            yield from every(task.get(part) or [], here)
         for key, asked in task.items():
             kind = key.removeprefix("ansible.builtin.")
             if kind in ("import_role", "include_role"):
@@ -134,7 +133,7 @@ def once(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict
             else:
                 continue
             for path in paths:
-                yield from once(yaml.safe_load(path.read_text(encoding="utf-8")), path.parent)
+                yield from every(yaml.safe_load(path.read_text(encoding="utf-8")), path.parent)
 
 
 # By the tasks that are done once for a batch of nodes of Slurm, those that say of each node how they have ended.
@@ -157,6 +156,13 @@ IDENTITY = {
     "Delete requests that a killed run has left",
 }
 FORGETTING = {"Delete the Node objects", "Take what we wrote from the Node objects that stay"}
+DRAINING = {"Have the jobs of this host run out", "Let jobs start on this host again"}
+SWITCHING = {
+    "See whether the cluster has this node",
+    "Have its pods run elsewhere",
+    "Let pods come again",
+    "Delete the Node object of the runtime of before",
+}
 REACHING = "See whether the host that asks the API is there"
 
 
@@ -223,9 +229,23 @@ def blocks(play: dict[str, Any]) -> list[dict[str, Any]]:
     return [task for task in play["tasks"] if "rescue" in task]
 
 
-def test_every_task_that_runs_once_where_a_rescue_follows_leaves_the_rescue_to_each_host(stage: Stage) -> None:
+@pytest.fixture
+def rescued(stage: Stage) -> list[dict[str, Any]]:
+    """Return the tasks of site and restore behind which a rescue follows."""
     plays = [stage.play("site", "Convert the nodes"), stage.play("site", "Give the batch controllers an identity")]
-    found = list(once([block for play in [*plays, *stage.plays("restore")] for block in blocks(play)]))
+    return list(every([block for play in [*plays, *stage.plays("restore")] for block in blocks(play)]))
+
+
+def test_a_host_that_acts_for_another_and_is_lost_leaves_that_one_its_rescue(rescued: list[dict[str, Any]]) -> None:
+    found = [task for task in rescued if task.get("delegate_to", "localhost") != "localhost"]
+    assert {*DRAINING, *SWITCHING} <= {task["name"] for task in found}
+    assert [task["name"] for task in found if not task.get("ignore_unreachable")] == []
+
+
+def test_every_task_that_runs_once_where_a_rescue_follows_leaves_the_rescue_to_each_host(
+    rescued: list[dict[str, Any]],
+) -> None:
+    found = [task for task in rescued if task.get("run_once")]
     names = {task["name"] for task in found}
     assert names == {*CONVERTING, *OF_OTHERS, *POLICY, *IDENTITY, *FORGETTING, "Delete the token", REACHING}
     unsaid = {task["name"] for task in found if task.get("ignore_errors") and task.get("ignore_unreachable")}
