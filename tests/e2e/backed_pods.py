@@ -82,6 +82,8 @@ class BackedPods:
         workload.apply(self.site, *objects[2:])
 
     def clear(self) -> None:
+        # A namespace that still has pods looks at them again only after half of their grace, which is a minute here.
+        self.site.kubectl("delete", "deployments,pods", "--all", f"--namespace={NAMESPACE}")
         self.site.kubectl("delete", "namespace", NAMESPACE)
         self.site.kubectl("delete", f"queues.{CONVERGED.partition('/')[0]}", QUEUE)
 

@@ -153,12 +153,12 @@ class PbsSite(Sharing):
             "all",
             pbs_share_queue="pods",
             pbs_share_queue_users=[DAEMON],
-            pbs_share_period=5,
+            pbs_share_period=20,
             # More than a test needs to get as far as to let a pod leave.
             pbs_share_timeout=280,
             pbs_share_alarm=320,
             node_share_limit=300,
-            node_share_controller_period=3,
+            node_share_controller_period=10,
         )
         self.ctl("qmgr -c 'create hook site' && qmgr -c 'set hook site event = execjob_begin'")
         self.ctl("qmgr -c 'import hook site application/x-python default -'", input=SITE_HOOK)

@@ -75,8 +75,8 @@ class TorqueSite(Sharing):
     def prepare(self) -> None:
         """What the cluster has before it is converted, and the settings of this site."""
         # More than a test needs to get as far as to let a pod leave.
-        self.set("all", torque_share_timeout=280, torque_share_period=5, node_share_limit=300)
-        self.set("all", node_share_controller_period=3)
+        self.set("all", torque_share_timeout=280, torque_share_period=20, node_share_limit=300)
+        self.set("all", node_share_controller_period=10)
         for node in NODES:
             for name, mode in SCRIPTS.items():
                 path = f"{MOM_PRIV}/{name}"

@@ -40,6 +40,16 @@ ON_BEDS = frozenset({"test", "soak", "bench"})
 BUILDING = {"singularity_cri"}
 # Gates that are not part of `make check`, which a developer waits for.
 LONGER = {"pbs", "torque", "rehearsals"}
+# Gates with tests that draw. The others do not see the seed of a run, so what they prove counts for every seed.
+DRAWING = {
+    "payloads",
+    "unit",
+    "unit-prose",
+    "placement",
+    "e2e-node-state",
+    "e2e-placement",
+    "e2e-share",
+}
 CHECKOUT = Path(__file__).resolve().parents[2]
 HERE = platform.machine()
 

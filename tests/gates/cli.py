@@ -19,7 +19,7 @@ from pathlib import Path
 
 from gates import timings
 from gates.asked import HIGHEST_SEED, UsageError, is_fresh, seed_of
-from gates.catalogue import CHECKOUT, gates, left_out
+from gates.catalogue import CHECKOUT, DRAWING, gates, left_out
 from gates.checkout import strays
 from gates.file_sets import load
 from gates.gate import Context, Gate
@@ -97,7 +97,7 @@ def run(wanted: Sequence[Gate], *, tier: str, given: int | None, drawn: int | No
     try:
         outcomes = run_gates(
             wanted,
-            lambda gate: context(gate, logs=logs, seed=drawn if is_soak(gate) else given, quick=tier == "check"),
+            lambda gate: context(gate, logs=logs, seed=seed_of_gate(gate, given, drawn), quick=tier == "check"),
             stamps=stamps,
             durations=timings.kept_durations(),
             workers=1 if tier == "bench" else WORKERS,
@@ -203,6 +203,13 @@ def log_folder(logs: Path) -> Path:
     for old in sorted(logs.glob("[0-9]*-[0-9]*-[0-9]*"))[:-LOG_FOLDERS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return folder
+
+
+def seed_of_gate(gate: Gate, given: int | None, drawn: int | None) -> int | None:
+    """Return the seed that the gate sees: a part of soak always has one, and a gate without random tests has none."""
+    if is_soak(gate):
+        return drawn
+    return given if gate.name in DRAWING else None
 
 
 def context(gate: Gate, *, logs: Path, seed: int | None, quick: bool) -> Context:

@@ -48,7 +48,7 @@ def test_pods_come_last_when_the_scripts_act_and_every_job_is_taken_into_account
     (acting,) = named(converted, host, "Let the scripts on this host act")
     (pods,) = named(converted, host, "Let pods onto the nodes")
     (jobs,) = named(converted, host, "Let jobs start on this host again")
-    assert put < before < joined < acting < again < pods < jobs, converted.done(host)
+    assert put < before < joined < acting < again < jobs < pods, converted.done(host)
 
 
 def test_the_jobs_that_run_are_recorded_before_there_is_a_kubelet_and_again_before_pods_come(converted: Any) -> None:

@@ -75,8 +75,8 @@ def names(done: Any) -> set[str]:
 
 @pytest.fixture(scope="module")
 def changes(rehearsals: Any) -> dict[str, Any]:
-    """A change of n1 to each of the two runtimes, by its name."""
-    return {after: converted(rehearsals(), before, after) for before, after in BOTH_WAYS}
+    """A change of n1 to each of the two runtimes, by its name: one with all of site, the other without the plan."""
+    return {after: converted(rehearsals(), before, after, alone=after == CONTAINERD) for before, after in BOTH_WAYS}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_says_that_the_policy_is_to_be_changed_stays_until_it_is(
 
 
 def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehearsal: Any) -> None:
-    done = converted(rehearsal, CONTAINERD, CONTAINERD)
+    done = converted(rehearsal, CONTAINERD, CONTAINERD, alone=True)
     assert done.passed, done.said
     assert names(done).isdisjoint({"Have its pods run elsewhere", "End the pods and leave the cluster", POLICY})
 
@@ -168,7 +168,7 @@ def test_a_node_with_the_runtime_that_it_shall_have_is_drained_of_nothing(rehear
 def test_what_is_left_of_the_runtime_before_drains_no_node_that_uses_the_new_one(rehearsal: Any) -> None:
     socket = "unix:///run/converged-cri/cri.sock"
     found = {**USUAL["share_node_info"]["found"], "kubelet_socket": socket}
-    done = converted(rehearsal, CONTAINERD, OURS, found=found, wanted={"socket": socket})
+    done = converted(rehearsal, CONTAINERD, OURS, found=found, wanted={"socket": socket}, alone=True)
     assert done.passed, done.said
     assert "Take the container runtime away again" in names(done)
     assert names(done).isdisjoint({"Have its pods run elsewhere", "End the pods and leave the cluster"})

@@ -148,6 +148,29 @@ def begins(gate: str) -> list[Path]:
     return [*files, *(path for path in sorted(above) if path.is_file()), *on_bed]
 
 
+DRAWS = re.compile(r"^@given\(|\bchosen: random\.Random|\bseeds\.(seeds|first)\(|^from seeds import", re.MULTILINE)
+ONLY_SOAK = re.compile(r"^pytestmark = .*\bmark\.soak\b", re.MULTILINE)
+
+
+def draws(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return bool(DRAWS.search(text)) and not ONLY_SOAK.search(text)
+
+
+WITH_TESTS = [name for name in MAP_READS if name.startswith("e2e-") or name in (*FOLDERS, "payloads")]
+
+
+@pytest.mark.parametrize("gate", WITH_TESTS)
+def test_a_gate_with_tests_that_draw_is_known_as_such(gate: str) -> None:
+    if gate == "unit":
+        tests = sorted((CHECKOUT / FOLDERS[gate]).rglob("test_*.py"))
+    else:
+        tests = [path for path in begins(gate) if path.name.startswith("test_")]
+    assert tests
+    found = sorted(path.name for path in tests if draws(path))
+    assert bool(found) == (gate in catalogue.DRAWING), f"{gate}: {found}"
+
+
 def yaml_of(gate: str) -> list[str]:
     """Return the texts of a molecule scenario, with those that all scenarios share."""
     folders = [CHECKOUT / "extensions/molecule" / name for name in (gate[9:].replace("-", "_"), "shared")]
