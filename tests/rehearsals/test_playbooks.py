@@ -328,7 +328,7 @@ def test_the_way_back_goes_on_without_the_api(tmp_path: Path, hosts: dict[str, A
     for play, block in blocks:
         then = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}}
         told = {"ansible_facts": {"converged_share": {"roles": ["kube_join", "drain_access"]}}, "__only": ""}
-        alone = {**play, "hosts": "converged_nodes", "vars": told, "tasks": [block, then]}
+        alone = {**play, "hosts": "converged_nodes", "vars": {**play["vars"], **told}, "tasks": [block, then]}
         done = play_alone(tmp_path, alone, site)
         assert done.returncode == 0, done.stdout + done.stderr
         assert ("n1 goes on" in done.stdout, "n2 goes on" in done.stdout) == (True, True), done.stdout

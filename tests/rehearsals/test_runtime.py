@@ -224,7 +224,7 @@ def test_when_the_host_that_asks_the_api_is_lost_jobs_come_to_the_node_again(reh
     assert not done.passed
     said = " ".join(done.said.split())
     assert "n1 is not converted: " in said
-    assert "See that the API has done its part for the node: Task failed: no route to host" in said
+    assert "See what the API says of the node: Task failed: no route to host" in said
     assert ("no route to host; new pods may still be kept off it" in said) == (name == "Have its pods run elsewhere")
     assert "Let jobs start on this host again" in names(done)
     assert ("End the pods and leave the cluster" in names(done)) == name.startswith("Delete")

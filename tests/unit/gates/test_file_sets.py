@@ -16,7 +16,7 @@ import pytest
 from bootstrap.environment import PACKAGES
 from gates import catalogue, file_sets
 from gates.gate import listed_files
-from gates.with_pytest import FOLDERS, others_below
+from gates.with_pytest import FOLDERS, MARK, others_below
 
 # It opens modules of all gates, to see what they import.
 pytestmark = pytest.mark.prose
@@ -148,7 +148,10 @@ def begins(gate: str) -> list[Path]:
     return [*files, *(path for path in sorted(above) if path.is_file()), *on_bed]
 
 
-DRAWS = re.compile(r"^@given\(|\bchosen: random\.Random|\bseeds\.(seeds|first)\(|^from seeds import", re.MULTILINE)
+DRAWS = re.compile(
+    r"^\s*@(hypothesis\.)?given\(|StateMachine\b|\bchosen: random|\bseeds\.(seeds|first)\(|^from seeds import",
+    re.MULTILINE,
+)
 ONLY_SOAK = re.compile(r"^pytestmark = .*\bmark\.soak\b", re.MULTILINE)
 
 
@@ -157,15 +160,23 @@ def draws(path: Path) -> bool:
     return bool(DRAWS.search(text)) and not ONLY_SOAK.search(text)
 
 
-WITH_TESTS = [name for name in MAP_READS if name.startswith("e2e-") or name in (*FOLDERS, "payloads")]
+def modules_of(gate: str) -> list[Path]:
+    """Return the modules that a gate has for its tests."""
+    if gate == "unit-prose":
+        known = (path for folder in FOLDERS.values() for path in (CHECKOUT / folder).rglob("*.py"))
+        return [path for path in known if f"mark.{MARK}" in path.read_text(encoding="utf-8")]
+    if gate == "unit":
+        return list((CHECKOUT / FOLDERS[gate]).rglob("*.py"))
+    shared = {CHECKOUT / "tests/conftest.py", *program("testbed")}
+    return [path for path in begins(gate) if path not in shared]
+
+
+WITH_TESTS = [name for name in MAP_READS if name.startswith("e2e-") or name in (*FOLDERS, "payloads", "unit-prose")]
 
 
 @pytest.mark.parametrize("gate", WITH_TESTS)
 def test_a_gate_with_tests_that_draw_is_known_as_such(gate: str) -> None:
-    if gate == "unit":
-        tests = sorted((CHECKOUT / FOLDERS[gate]).rglob("test_*.py"))
-    else:
-        tests = [path for path in begins(gate) if path.name.startswith("test_")]
+    tests = modules_of(gate)
     assert tests
     found = sorted(path.name for path in tests if draws(path))
     assert bool(found) == (gate in catalogue.DRAWING), f"{gate}: {found}"
