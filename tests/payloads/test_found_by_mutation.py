@@ -11,7 +11,6 @@ import stat
 import sys
 import tempfile
 import threading
-import time
 import unittest
 import unittest.mock
 
@@ -25,6 +24,7 @@ from nodeshare.kube.client import ApiError
 from nodeshare.model.answer import Answer
 from nodeshare.model.node.state import HELD
 from nodeshare.model.settings import HANDOVER, Settings
+from running import still_running
 from test_pbs_hook_runs import HookCase
 
 PARENT = """#!{python} -IS
@@ -37,15 +37,6 @@ if sys.argv[1] == "begin":
 """
 
 
-def is_running(pid):
-    """Tell whether a process runs. A zombie has ended."""
-    try:
-        with open("/proc/{}/stat".format(pid)) as stream:
-            return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 class TimeLimit(HookCase):
     def test_past_the_time_limit_what_nodeshare_has_started_is_killed_with_it(self):
         child = os.path.join(self.top, "child")
@@ -54,10 +45,7 @@ class TimeLimit(HookCase):
         self.run_hook(nodeshare=[path], timeout_seconds=5.0)
         with open(child) as stream:
             pid = int(stream.read())
-        until = time.monotonic() + 30.0
-        while is_running(pid) and time.monotonic() < until:
-            time.sleep(0.01)
-        self.assertFalse(is_running(pid))
+        self.assertEqual(still_running([pid], 30.0), [])
 
 
 class AfterBoot(HandoverCase):

@@ -14,6 +14,7 @@ import time
 import unittest
 
 from nodeshare.host.pods.processes import Workloads
+from running import still_running
 
 UID = "0f0e0d0c-1111-2222-3333-444455556666"
 OTHER = "aaaaaaaa-1111-2222-3333-444455556666"
@@ -209,19 +210,8 @@ class Real(unittest.TestCase):
         self.assertGreater(len(pids), 3)
         self.workloads.kill((uid,), seconds=60)
         self.assertTrue(self.gone(uid, 120))
-        # A child whose parent has died is not found below the shim, while it still has its SIGKILL before it.
-        give_up = time.monotonic() + 60
-        while any(self.lives(pid) for pid in pids) and time.monotonic() < give_up:
-            time.sleep(0.02)
-        self.assertEqual([pid for pid in pids if self.lives(pid)], [])
-
-    @staticmethod
-    def lives(pid):
-        try:
-            with open("/proc/{}/stat".format(pid)) as stream:
-                return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
-        except (FileNotFoundError, ProcessLookupError):
-            return False
+        # A process is below the shim no more when its parent has ended, although the kernel may still have to end it.
+        self.assertEqual(still_running(pids, 60), [])
 
     def test_what_a_runtime_has_frozen_is_thawed_to_die(self):
         """A file stands for the freezer here; the real one is in the tests end to end."""
