@@ -16,6 +16,8 @@ import typing as t
 
 OWNER = "converged.hpc: "
 MAX_REASON = 200
+# What follows a reason: ours for the text that was there before, Slurm's for a reboot, Torque's for a failed check.
+_ENDS = (" (before: ", " : ", " - ")
 _BEFORE = re.compile(r" \(before: (.+)\)\Z", re.DOTALL)
 
 
@@ -36,9 +38,15 @@ class Node(t.NamedTuple):
     def ours(self) -> bool:
         return self.held and self.reason.startswith(OWNER)
 
+    def ours_for(self, reason: str) -> bool:
+        """Return whether the hold is ours and was made for this reason; for any where that is empty."""
+        mark = f"{OWNER}{reason.strip()}"
+        ends = tuple(f"{mark}{end}" for end in _ENDS)
+        return self.ours and (not reason.strip() or self.reason == mark or self.reason.startswith(ends))
+
 
 class Change(t.NamedTuple):
-    """What to do, and what is left as it is: ``others`` have a hold that is not ours, ``busy`` nodes still run jobs.
+    """What to do, and what is left as it is: ``others`` have a hold that stays, ``busy`` nodes still run jobs.
 
     ``explain`` gives nodes the reason back that our hold had taken the place of.
     """
@@ -48,6 +56,11 @@ class Change(t.NamedTuple):
     explain: dict[str, str]
     others: dict[str, str]
     busy: list[str]
+
+
+def change_to(state: str, nodes: t.Sequence[Node], reason: str | None) -> Change:
+    """Return what makes nodes ``drained``, or ``restored``: without a hold of ours for the reason, or for any."""
+    return drained(nodes, reason or "") if state == "drained" else given_back(nodes, reason or "")
 
 
 def drained(nodes: t.Sequence[Node], reason: str) -> Change:
@@ -60,24 +73,28 @@ def drained(nodes: t.Sequence[Node], reason: str) -> Change:
             # Slurm 24.11 keeps the reason of a drain that is over; ours says nothing about the node any more.
             before = "" if node.reason.startswith(OWNER) else node.reason[:MAX_REASON].strip()
             drain[node.name] = f"{OWNER}{reason.strip()}" + (f" (before: {before})" if before else "")
-    return Change(drain, [], {}, _others(nodes), _busy(nodes))
+    return Change(drain, [], {}, _others(nodes, reason), _busy(nodes))
 
 
-def given_back(nodes: t.Sequence[Node]) -> Change:
-    """Return nodes with a hold of ours that ends."""
-    ours = [node for node in nodes if node.ours]
+def given_back(nodes: t.Sequence[Node], reason: str) -> Change:
+    """Return nodes with a hold of ours that ends: the one for this reason, or any where that is empty."""
+    ours = [node for node in nodes if node.ours_for(reason)]
     before = {node.name: _BEFORE.search(node.reason) for node in ours if node.keeps}
     explain = {name: match.group(1) for name, match in before.items() if match is not None}
-    return Change({}, [node.name for node in ours], explain, _others(nodes), _busy(nodes))
+    return Change({}, [node.name for node in ours], explain, _others(nodes, reason), _busy(nodes))
 
 
-def named(system: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[Node]:
-    """Return the nodes of these names, each once; raise for a name that is not known, before anything is done."""
+def named(system: str, state: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[Node]:
+    """Return the nodes of these names, each once.
+
+    A name that is not known raises an error before anything is done. Where nodes are to be ``restored`` it is left out:
+    a node that the batch system does not have any more has no hold that could end.
+    """
     known = {node.name: node for node in nodes}
     unknown = [name for name in names if name not in known]
-    if unknown:
+    if unknown and state == "drained":
         raise HoldError(f"{system} knows no node {', '.join(unknown[:10])}{' ...' if len(unknown) > 10 else ''}")
-    return [known[name] for name in dict.fromkeys(names)]
+    return [known[name] for name in dict.fromkeys(names) if name in known]
 
 
 class Marks(t.Protocol):
@@ -117,8 +134,8 @@ def result_of(change: Change, nodes: t.Sequence[Node], *, held: str) -> dict[str
     }
 
 
-def _others(nodes: t.Sequence[Node]) -> dict[str, str]:
-    return {node.name: node.reason for node in nodes if node.held and not node.ours}
+def _others(nodes: t.Sequence[Node], reason: str) -> dict[str, str]:
+    return {node.name: node.reason for node in nodes if node.held and not node.ours_for(reason)}
 
 
 def _busy(nodes: t.Sequence[Node]) -> list[str]:

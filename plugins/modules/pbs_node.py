@@ -16,7 +16,8 @@ description:
   - A vnode that somebody else has marked is neither marked again, which would replace the comment, nor given back.
   - A comment that was there before is kept behind ours, and is there again when the vnode is given back.
   - Running jobs go on. RV(busy) names the vnodes that still run one, so that a task can wait with C(until).
-  - All vnodes are handled in one call. A name that PBS does not know stops it before anything is done.
+  - All vnodes are handled in one call. A name that PBS does not know stops it before anything is done, and
+    with O(state=restored) is left out.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -39,6 +40,8 @@ options:
   reason:
     description:
       - Why, in one line; needed with O(state=drained).
+      - With O(state=restored), vnodes that this module has marked for another reason are left as they are; without
+        it they are given back, too.
     type: str
 attributes:
   check_mode:
@@ -87,7 +90,7 @@ given_back:
   elements: str
   sample: []
 others:
-  description: The vnodes that somebody else has marked, with the comment; they are left as they are.
+  description: The vnodes that stay marked, as somebody else did it or for another O(reason), with the comment.
   returned: always
   type: dict
   sample: {n2: disk is full}
@@ -111,7 +114,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._pbs.errors import P
 _SERVERS_OWN = "node down:"
 
 
-def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
+def read(pbs: Pbs, state: str, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named vnodes, and all vnodes of the named hosts."""
     found = pbs.nodes()
     by_host: t.Dict[str, t.List[str]] = {}
@@ -127,17 +130,15 @@ def read(pbs: Pbs, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
         )
         for node in found
     ]
-    return _node_drain.named("PBS", nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
+    return _node_drain.named("PBS", state, nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
 
 
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the vnodes, decide, act."""
     params = module.params
     pbs = Pbs(bin_dir=_programs.pbs_bin_dir(params["bin_dir"]), timeout=params["timeout"])
-    nodes = read(pbs, params["names"])
-    change = (
-        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
-    )
+    nodes = read(pbs, params["state"], params["names"])
+    change = _node_drain.change_to(params["state"], nodes, params["reason"])
     if not module.check_mode:
         _node_drain.mark(pbs, change)
     return _node_drain.result_of(change, nodes, held="offline")

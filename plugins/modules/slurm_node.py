@@ -15,7 +15,8 @@ description:
   - Drains nodes with a reason that begins with C(converged.hpc), and ends only drains whose reason does.
   - A node that somebody else has drained is neither drained again, which would replace the reason, nor given back.
   - Running jobs go on. RV(busy) names the nodes that still run one, so that a task can wait with C(until).
-  - All nodes are handled in one call. A name that Slurm does not know stops it before anything is done.
+  - All nodes are handled in one call. A name that Slurm does not know stops it before anything is done, and
+    with O(state=restored) is left out.
 author:
   - converged.hpc maintainers (@converged)
 extends_documentation_fragment:
@@ -39,6 +40,8 @@ options:
   reason:
     description:
       - Why, in one line; needed with O(state=drained).
+      - With O(state=restored), nodes that this module has drained for another reason are left as they are; without
+        it they are given back, too.
     type: str
 attributes:
   check_mode:
@@ -87,7 +90,7 @@ given_back:
   elements: str
   sample: []
 others:
-  description: The nodes that somebody else has drained, with the reason; they are left as they are.
+  description: The nodes that stay drained, as somebody else did it or for another O(reason), with the reason.
   returned: always
   type: dict
   sample: {n2: disk is full}
@@ -110,7 +113,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import
 _WORKING = frozenset(["ALLOCATED", "MIXED", "COMPLETING"])
 
 
-def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
+def read(slurm: Slurm, state: str, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named nodes; Slurm itself gives a reason to a node that is down."""
     nodes = [
         _node_drain.Node(
@@ -122,7 +125,7 @@ def read(slurm: Slurm, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
         )
         for node in slurm.nodes()
     ]
-    return _node_drain.named("Slurm", nodes, names)
+    return _node_drain.named("Slurm", state, nodes, names)
 
 
 def apply(slurm: Slurm, change: _node_drain.Change) -> None:
@@ -140,7 +143,7 @@ def give_back(slurm: Slurm, names: t.Sequence[str]) -> None:
     try:
         slurm.undrain(names)
     except SlurmError:
-        if any(node.ours for node in read(slurm, names)):
+        if any(node.ours for node in read(slurm, "restored", names)):
             raise
 
 
@@ -151,14 +154,12 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
         bin_dir=_programs.slurm_bin_dir(params["bin_dir"]), conf_path=params["conf_path"], timeout=params["timeout"]
     )
     names = hostlist.expand(",".join(params["names"]))
-    nodes = read(slurm, names)
-    change = (
-        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
-    )
+    nodes = read(slurm, params["state"], names)
+    change = _node_drain.change_to(params["state"], nodes, params["reason"])
     if not module.check_mode:
         apply(slurm, change)
         if change.drain:  # a job may have begun just before
-            change = change._replace(busy=[node.name for node in read(slurm, names) if node.busy])
+            change = change._replace(busy=[node.name for node in read(slurm, "drained", names) if node.busy])
     return _node_drain.result_of(change, nodes, held="drained")
 
 

@@ -16,7 +16,8 @@ description:
   - A node that others have marked is neither marked again, which would replace the note, nor given back.
   - A note that was there before is kept behind ours, and is there again when the node is given back.
   - Running jobs go on. RV(busy) names the nodes that still run one, so that a task can wait with C(until).
-  - All nodes are handled in one call. A name that Torque does not know stops it before anything is done.
+  - All nodes are handled in one call. A name that Torque does not know stops it before anything is done, and
+    with O(state=restored) is left out.
   - C(pbsnodes) ends without an error also where Torque refused what it asked for. So the nodes are read again, and a
     mark that is not there then fails the module.
 author:
@@ -40,6 +41,8 @@ options:
   reason:
     description:
       - Why, in one line; needed with O(state=drained).
+      - With O(state=restored), nodes that this module has marked for another reason are left as they are; without
+        it they are given back, too.
     type: str
 attributes:
   check_mode:
@@ -88,7 +91,7 @@ given_back:
   elements: str
   sample: []
 others:
-  description: The nodes that others have marked, with the note; they are left as they are.
+  description: The nodes that stay marked, as others did it or for another O(reason), with the note.
   returned: always
   type: dict
   sample: {n2: disk is full}
@@ -110,9 +113,9 @@ from ansible_collections.converged.hpc.plugins.module_utils._torque.client impor
 from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import Node
 
 
-def read(torque: Torque, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
+def read(torque: Torque, state: str, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named nodes."""
-    return _node_drain.named("Torque", [_as_hold(node) for node in torque.nodes()], names)
+    return _node_drain.named("Torque", state, [_as_hold(node) for node in torque.nodes()], names)
 
 
 def _as_hold(node: Node) -> _node_drain.Node:
@@ -126,7 +129,7 @@ def apply(torque: Torque, change: _node_drain.Change) -> None:
     _node_drain.mark(torque, change)
     changed = [*change.drain, *change.undrain]
     if changed:
-        held = {node.name: node.held for node in read(torque, changed)}
+        held = {node.name: node.held for node in read(torque, "drained", changed)}
         wrong = [name for name in changed if held[name] != (name in change.drain)]
         if wrong:
             raise NoAnswerError(f"pbsnodes said nothing, and {', '.join(wrong[:10])} is marked as before")
@@ -136,10 +139,8 @@ def run(module: AnsibleModule) -> t.Dict[str, t.Any]:
     """One call: read the nodes, decide, act."""
     params = module.params
     torque = Torque(bin_dir=bin_dir(params["bin_dir"]), timeout=params["timeout"])
-    nodes = read(torque, params["names"])
-    change = (
-        _node_drain.drained(nodes, params["reason"]) if params["state"] == "drained" else _node_drain.given_back(nodes)
-    )
+    nodes = read(torque, params["state"], params["names"])
+    change = _node_drain.change_to(params["state"], nodes, params["reason"])
     if not module.check_mode:
         apply(torque, change)
     return _node_drain.result_of(change, nodes, held="offline")
