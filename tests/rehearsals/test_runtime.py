@@ -15,7 +15,8 @@ from rehearsals.conftest import USUAL
 CONTAINERD, OURS = "containerd", "singularity_cri"
 BOTH_WAYS = [(CONTAINERD, OURS), (OURS, CONTAINERD)]
 POLICY = "Keep pods off these nodes that ask for what Singularity-CRI cannot do"
-DRAIN, GET = ["drain", "n1"], ["get", "node", "n1"]
+DRAIN = ["drain", "n1"]
+GET = ["get", "node", "n1", "--ignore-not-found", "--output=jsonpath={.metadata.name} {.spec.unschedulable}"]
 GIVEN = {"singularity_cri_folder": "/srv", "converged_after_canary": "go_on", "slurm_share_drain_delay": 1}
 
 
@@ -27,6 +28,7 @@ def converted(
     found: dict[str, Any] = USUAL["share_node_info"]["found"],
     wanted: dict[str, Any] | None = None,
     alone: bool = False,
+    cordoned: bool = False,
     **given: Any,
 ) -> Any:
     """Convert a site on which node n1 changes from the runtime `before` to `after`.
@@ -37,8 +39,8 @@ def converted(
     found = {**found, "record": [*role, "node_kubelet", "kube_join"], "enabled": True}
     rehearsal.answer({"changed": True, "socket": "/run/singularity.sock"}, module="singularity_cri_config")
     rehearsal.answer({"found": found, "wanted": wanted or {}}, module="share_node_info", host="n1")
-    known = {"changed": True, "rc": 0, "stdout": "node/n1", "stderr": ""}
-    rehearsal.answer(known, module="command", args={"argv": kubectl(*GET, "--ignore-not-found", "--output=name")})
+    known = {"changed": True, "rc": 0, "stdout": f"n1 {'true' if cordoned else ''}", "stderr": ""}
+    rehearsal.answer(known, module="command", args={"argv": kubectl(*GET)})
     given = {"converged_convert": "n1", **called(rehearsal), **GIVEN, **given, **runtime(after)}
     if not alone:
         return rehearsal.playbook("site", **given)
@@ -197,16 +199,31 @@ def test_a_bridge_that_does_not_start_keeps_the_node_and_its_own_reason_is_said(
     assert names(done).isdisjoint({"End the pods and leave the cluster", "Take the container runtime away again"})
 
 
-def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehearsal: Any) -> None:
+@pytest.mark.parametrize("cordoned", [False, True])
+def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehearsal: Any, cordoned: bool) -> None:
     budget = {"failed": True, "rc": 1, "stdout": "", "stderr": "cannot delete Pods declare no controller: default/bare"}
     words = kubectl(*DRAIN, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=600s")
-    done = converted_with(rehearsal, budget, module="command", args={"argv": words})
+    done = converted_with(rehearsal, budget, cordoned=cordoned, module="command", args={"argv": words})
     assert not done.passed
     assert "n1 keeps its runtime: Have its pods run elsewhere: cannot delete Pods declare no controller" in " ".join(
         done.said.split()
     )
-    assert {"Let pods come again", "Let jobs start on this host again"} <= names(done)
+    assert "Let jobs start on this host again" in names(done)
+    # The cordon of an administrator stays, and is said.
+    assert ("Let pods come again" in names(done)) != cordoned
+    assert ("new pods may still be kept off it" in done.said) == cordoned
     assert "Take the container runtime away again" not in names(done)
+
+
+def test_no_pod_comes_to_a_node_that_has_half_left_the_cluster(rehearsal: Any) -> None:
+    done = converted_with(rehearsal, {"failed": True, "msg": "no space left"}, name="Take the kubelet away again")
+    assert not done.passed
+    said = " ".join(done.said.split())
+    assert "n1 has half left the cluster, and stays cordoned until a run" in said, done.said
+    assert "Take the kubelet away again: no space left" in said
+    assert "keeps its runtime" not in said
+    assert "Let jobs start on this host again" in names(done)
+    assert names(done).isdisjoint({"Let pods come again", "Delete the Node object of the runtime of before"})
 
 
 @pytest.mark.parametrize(
@@ -239,7 +256,7 @@ def test_a_site_that_never_drains_keeps_every_runtime(rehearsal: Any) -> None:
     assert "Have its pods run elsewhere" not in names(done)
 
 
-def converted_with(rehearsal: Any, result: dict[str, Any], **wanted: Any) -> Any:
+def converted_with(rehearsal: Any, result: dict[str, Any], *, cordoned: bool = False, **wanted: Any) -> Any:
     """Convert n1 to Singularity-CRI while one call fails."""
     answer = rehearsal.answer
 
@@ -248,4 +265,4 @@ def converted_with(rehearsal: Any, result: dict[str, Any], **wanted: Any) -> Any
         answer(result, host="n1", check=False, **wanted)
 
     rehearsal.answer = last
-    return converted(rehearsal, CONTAINERD, OURS, alone=True)
+    return converted(rehearsal, CONTAINERD, OURS, alone=True, cordoned=cordoned)
