@@ -16,7 +16,7 @@ REPORTS = (
     *("__placement_stopped", "__placement_removed", "__placement_forgotten", "__restore"),
 )
 # Lists of what could not be removed, and no report.
-LEFT = ("__node_share_left", "__node_kubelet_left", "__node_runtime_emptied", "__restore_api")
+LEFT = ("__node_share_left", "__node_kubelet_left", "__node_runtime_emptied", "__restore_api", "__restore_batch")
 
 
 def share_proof(known: t.Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -54,9 +54,9 @@ PLAYBOOKS = {
         values=True,
         roles={
             **dict.fromkeys(_ROLES[1:], ("restore", "controller_restore", "leave", "forget", "unjoin")),
-            "slurm_share": ("disable", "unconfigure", "remove", "restore"),
-            "pbs_share": ("disable", "unconfigure", "restore"),
-            "torque_share": ("disable", "remove", "restore"),
+            "slurm_share": ("disable", "give_back", "unconfigure", "remove", "restore"),
+            "pbs_share": ("disable", "give_back", "unconfigure", "restore"),
+            "torque_share": ("disable", "remove", "give_back", "restore"),
             "singularity_cri": ("restore", "policy"),
         },
     ),

@@ -186,7 +186,7 @@ def test_the_way_back_without_the_api_names_what_is_left(
     said = site.play("restore", check=False)
     site.hosts["all"]["children"]["converged_kube"] = kube
     assert said.rc != 0
-    assert f"{CANARY}: not everything could be put back: the Node object, to be deleted by hand" in said.out, said.out
+    assert f"{CANARY}: not everything could be put back: the Node object (delete it by hand" in said.out, said.out
     assert "the controllers' rights at the API: no host in converged_kube" in said.out
     assert site.ctl(f"cat {CONF}") == conf
     # As the guide says.

@@ -113,7 +113,8 @@ def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any)
 
 
 # What a name of a role that is put together can stand for.
-STANDS_FOR = {"__batch": ("slurm_share", "pbs_share", "torque_share"), "{{": ("node_runtime", "singularity_cri")}
+BATCH = ("slurm_share", "pbs_share", "torque_share")
+STANDS_FOR = {"__batch": BATCH, "converged_wlm": BATCH, "{{": ("node_runtime", "singularity_cri")}
 
 
 def every(tasks: list[dict[str, Any]], here: Path | None = None) -> Iterator[dict[str, Any]]:
@@ -233,8 +234,13 @@ def blocks(play: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.fixture
 def rescued(stage: Stage) -> list[dict[str, Any]]:
     """Return the tasks of site and restore behind which a rescue follows."""
-    plays = [stage.play("site", "Convert the nodes"), stage.play("site", "Give the batch controllers an identity")]
-    return list(every([block for play in [*plays, *stage.plays("restore")] for block in blocks(play)]))
+    of_site = (
+        "Give the batch controllers an identity",
+        "Give back nodes on which nothing is to be done",
+        "Convert the nodes",
+    )
+    plays = [*(stage.play("site", name) for name in of_site), *stage.plays("restore")]
+    return list(every([block for play in plays for block in blocks(play)]))
 
 
 def test_a_host_that_acts_for_another_and_is_lost_leaves_that_one_its_rescue(rescued: list[dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "sha
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
 DRAIN = {"slurm_share_drain_delay": 1, "converged_drain_timeout": "9s"}
 NODES = ("n1", "n2")
+BACK = "Let jobs start on this host again"
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +144,8 @@ def prepared(rehearsal: Any) -> dict[str, Any]:
     return {"slurm_share_site_scripts": dict.fromkeys(FILES, "")}
 
 
-def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehearsal: Any) -> None:
+def unchanged(rehearsal: Any) -> dict[str, str]:
+    """Have nothing to do on a site; return what a run is told of it."""
     given = prepared(rehearsal)
     rehearsal.answer(seen(record=["node_kubelet"], enabled=True), module="share_node_info")
     for module in ("node_state", "kubelet_config", "kube_join", "kube_client_config", "k8s"):
@@ -151,7 +153,11 @@ def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehears
     rehearsal.answer({**USUAL["slurm_conf"], "changed": False}, module="slurm_conf")
     rehearsal.answer({**USUAL["kube_node"], "changed": False, "labelled": {}}, module="kube_node")
     rehearsal.answer({**USUAL["kube_bootstrap_token"], "changed": False, "missing": []}, module="kube_bootstrap_token")
-    done = rehearsal.playbook("site", **given)
+    return given
+
+
+def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehearsal: Any) -> None:
+    done = rehearsal.playbook("site", **unchanged(rehearsal))
     assert done.passed, done.said
     lines = re.findall(r"^(n[12]) +: (.*)$", done.said, re.MULTILINE)
     counts = {host: {word: int(number) for word, number in re.findall(r"(\w+)=(\d+)", said)} for host, said in lines}
@@ -162,8 +168,29 @@ def test_a_run_where_nothing_is_to_be_done_costs_thirteen_results_a_node(rehears
         *("node_state node_runtime", "node_state node_kubelet", "kube_join", "kubelet_config"),
     ]
     # An earlier run may have been killed when it had only this left to do.
-    (back,) = [call for call in done.calls if call.name == "Let jobs start on this host again" and not call.check]
-    assert (back.host, back.args["names"]) == ("ctl", ["n1", "n2"])
+    (back,) = [call for call in done.calls if call.name == BACK]
+    assert (back.host, back.args["names"], back.args["reason"]) == ("ctl", ["n1", "n2"], "conversion")
+
+
+def test_a_plan_shows_which_nodes_it_would_give_back(rehearsal: Any) -> None:
+    done = rehearsal.playbook("site", "--check", **unchanged(rehearsal))
+    assert done.passed, done.said
+    assert [call.args["names"] for call in done.calls if call.name == BACK and call.check] == [["n1", "n2"]]
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_nodes_that_are_done_are_given_back_before_another_is_converted(rehearsal: Any, answers: bool) -> None:
+    given = unchanged(rehearsal)
+    rehearsal.answer({**USUAL["node_state"], "changed": True}, module="node_state", host="n2")
+    if not answers:
+        rehearsal.answer({"failed": True, "msg": "slurmctld is not there"}, name=BACK, host="ctl")
+    done = rehearsal.playbook("site", **given)
+    assert done.passed == answers, done.said
+    back = [(call.host, call.args["names"]) for call in done.calls if call.name == BACK and not call.check]
+    assert back == [("ctl", ["n1"]), *([("n2", ["n2"])] if answers else [])]
+    assert ("node_state node_share" in done.done("n2")) == answers
+    said = "n1 may still be drained by an earlier run, and no node was converted by this one: slurmctld is not there."
+    assert (said in " ".join(done.said.split())) != answers
 
 
 def test_a_run_for_one_node_goes_to_the_controllers_and_to_that_node_alone(rehearsal: Any) -> None:

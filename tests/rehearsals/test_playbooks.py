@@ -324,7 +324,8 @@ def test_the_way_back_goes_on_without_the_api(tmp_path: Path, hosts: dict[str, A
     plays = yaml.safe_load((ROOT / "playbooks/restore.yml").read_text(encoding="utf-8"))
     site = silent_site(tmp_path, n1=HERE, n2=HERE)
     site["converged_kube"]["hosts"] = hosts
-    blocks = [(play, task) for play in plays for task in play["tasks"] if "rescue" in task]
+    asking = ("Leave to the end what the API does not do now", "Go on without the API")
+    blocks = [(play, task) for play in plays for task in play["tasks"] if "rescue" in task and task["name"] in asking]
     for play, block in blocks:
         then = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}}
         told = {"ansible_facts": {"converged_share": {"roles": ["kube_join", "drain_access"]}}, "__only": ""}

@@ -83,6 +83,45 @@ def test_slurm_conf_names_no_script_of_ours_any_more_when_the_first_goes(restore
     assert max(settings) < min(scripts)
 
 
+@pytest.mark.parametrize("host", NODES)
+def test_jobs_come_to_a_node_again_when_no_pod_is_left(restored: Any, host: str) -> None:
+    done = restored.done(host)
+    assert done.index("node_state restored node_runtime") < done.index("slurm_node restored")
+
+
+@pytest.mark.parametrize("system", ["slurm", "pbs", "torque"])
+def test_a_node_that_cannot_be_given_back_to_its_batch_system_fails_the_way_back(rehearsal: Any, system: str) -> None:
+    rehearsal.answer({"changed": True, "busy": []}, module=f"{system}_node")
+    rehearsal.answer({"failed": True, "msg": "no answer"}, module=f"{system}_node", host="n1")
+    done = rehearsal.playbook("restore", "--limit", "n1,n2", converged_wlm=system)
+    assert not done.passed
+    said = " ".join(done.said.split())
+    assert "n1: not everything could be put back: if it was drained, it may still be: no answer. Run this again" in said
+    assert "n2: not everything could be put back" not in said
+    (back,) = [call for call in done.calls if call.host == "n2" and call.module == f"{system}_node"]
+    assert (back.args["names"], back.args["state"], back.args["reason"]) == (["n2"], "restored", "conversion")
+
+
+def test_no_job_comes_to_a_node_while_a_pod_is_left(rehearsal: Any) -> None:
+    shared = {"roles": ["kube_join"], "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
+    left = {"changed": True, "left": ["process 7: does not end"]}
+    rehearsal.answer(left, name="End the pods and leave the cluster", host="n1")
+    done = rehearsal.playbook("restore", "--limit", "n1,n2")
+    assert not done.passed
+    assert "slurm_node restored" not in done.done("n1"), done.said
+    assert "slurm_node restored" in done.done("n2")
+    assert "if it was drained, it may still be: what is left of pods would run beside jobs" in " ".join(
+        done.said.split()
+    )
+
+
+def test_of_all_drains_those_end_that_this_collection_has_made_for_itself(restored: Any) -> None:
+    ended = [call for call in restored.calls if call.name == "Give back every node that we have drained"]
+    assert [call.args["reason"] for call in ended] == ["not converted by converged.hpc", "conversion"]
+    assert {tuple(call.args["names"]) for call in ended} == {NODES}
+
+
 def test_one_thing_that_is_left_fails_its_host_and_no_other(restored: Any) -> None:
     assert not restored.passed
     said = " ".join(restored.said.split())

@@ -212,6 +212,10 @@ def test_every_task_of_the_way_back_keeps_its_differences_under_a_name() -> None
     assert unnamed == set()
 
 
+# What a name of a role that is put together can stand for.
+STANDS_FOR = {"converged_wlm": ("slurm_share", "pbs_share", "torque_share"), "{{": ("node_runtime", "singularity_cri")}
+
+
 def tasks_of(play: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     found = []
     for task in everything(play["tasks"]):
@@ -220,8 +224,8 @@ def tasks_of(play: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
             found.append(("", "playbook", task))
             continue
         named = str(entered["name"])
-        both = ("node_runtime", "singularity_cri") if "{{" in named else (named.rpartition(".")[2],)
-        for role in both:
+        stands = next((roles for part, roles in STANDS_FOR.items() if part in named), (named.rpartition(".")[2],))
+        for role in stands:
             found += tasks_in(role, entered.get("tasks_from", "main"))
     return found
 
