@@ -162,6 +162,19 @@ class Lives(CliCase):
         self.assertEqual(self.call("on")[0], 0)
         self.assertEqual((self.active(), self.state()["off"]), ({KUBELET, RUNTIME}, False))
 
+    def test_a_switch_off_behind_which_pods_run_on_is_a_failure(self):
+        run = Systemd.run
+
+        def stuck(systemd, argv, seconds):
+            return answer.Answer(0, "", "") if "stop" in argv else run(systemd, argv, seconds)
+
+        with unittest.mock.patch.object(Systemd, "run", stuck):
+            code, err = self.call("off")
+        self.assertEqual((code, self.active(), self.state()["off"]), (1, {KUBELET, RUNTIME}, True))
+        self.assertRegex(err, 'error="pods may run on: .*cannot be stopped')
+        # The next call, or the repair, goes on.
+        self.assertEqual((self.call("off")[0], self.active()), (0, set()))
+
     def test_adopted_jobs_are_leases(self):
         code, err = self.call("adopt", "--wlm", "slurm", "4711", "4712/1")
         self.assertEqual((code, len(self.state()["leases"])), (0, 2))

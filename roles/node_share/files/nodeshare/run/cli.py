@@ -283,7 +283,11 @@ def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     except files.StoreError as error:
         unrecorded = str(error)  # batch only all the same, until the next call
     told = call.act(actions.OFF)
-    return 0, [*_told(told), ("error", unrecorded or call.keep())]
+    unrecorded = unrecorded or call.keep()
+    if told.memory.phase != HELD:
+        reason = "pods may run on: " + (told.done.reason or "the node is not held")
+        return FAILED, [*_told(told), ("error", "; ".join(filter(None, (reason, unrecorded))))]
+    return 0, [*_told(told), ("error", unrecorded)]
 
 
 def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
