@@ -13,6 +13,14 @@ import typing as t
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
 from ansible_collections.converged.hpc.plugins.module_utils._share_mode import mode_of
 
+# What the playbook asks once for all hosts, by where it keeps the answer.
+ASKED = {
+    "__status_kube": "Kubernetes",
+    "__status_slurm": "Slurm",
+    "__status_pbs": "PBS",
+    "__status_torque": "Torque",
+}
+
 
 def share_status(
     known: t.Mapping[str, t.Any],
@@ -85,54 +93,76 @@ def _kube(known: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None) -> t
 def share_summary(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> list[str]:
     """Return how many hosts are shared and held, and which need a look, from the facts of those that were reached."""
     those_of = {host: hostvars[host] for host in hosts}
-    # It is asked once, for all hosts.
-    answers = [known["__status_kube"] for known in those_of.values() if known.get("__status_kube")]
-    kube = next((one for one in answers if "nodes" in one), None)
+    answers = {name: _answer(those_of.values(), name) for name in ASKED}
+    facts = {host: (known.get("ansible_facts") or {}).get("converged_share") for host, known in those_of.items()}
+    converted = any(fact and _shown(fact) for fact in facts.values())
     states: dict[str, list[str]] = {}
     looks: dict[str, list[str]] = {}
     for host, known in those_of.items():
-        fact = (known.get("ansible_facts") or {}).get("converged_share")
+        fact = facts[host]
         if fact is None:
             looks.setdefault("not reached", []).append(host)
             continue
         if "converged_nodes" in known["group_names"]:
             states.setdefault(_state(fact), []).append(host)
-        for look in _looks(known, fact, kube):
+        for look in _looks(known, fact, answers["__status_kube"], converted):
             looks.setdefault(look, []).append(host)
     count = sum(len(those) for those in states.values())
-    lines = [
-        f"{count} node{'s' * (count != 1)}: "
-        + ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))
-    ]
-    lines += [f"look at {report.hosts(those)}: {look}" for look, those in sorted(looks.items())]
-    return lines if looks else [*lines, "nothing needs a look"]
+    counted = ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))
+    said = [f"look at {ASKED[name]}: it did not answer" for name, one in answers.items() if one and "nodes" not in one]
+    said += [f"look at {report.hosts(those)}: {look}" for look, those in sorted(looks.items())]
+    return [f"{count} node{'s' * (count != 1)}: {counted}", *(said or ["nothing needs a look"])]
+
+
+def _answer(those: t.Iterable[t.Mapping[str, t.Any]], name: str) -> t.Mapping[str, t.Any] | None:
+    """Return what came of asking, which every host has alike; a task that was skipped has asked nothing."""
+    found = (known.get(name) for known in those)
+    return next((one for one in found if one and not one.get("skipped")), None)
+
+
+def _shown(fact: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any] | None:
+    """Return what nodeshare says of a host; a host without nodeshare is not converted."""
+    return (fact["sharing"]["node"] or None) if fact["present"] else None
 
 
 def _state(fact: t.Mapping[str, t.Any]) -> str:
     """Name what a node is to pods now: with jobs alone, or shared and in which phase."""
-    shown = fact["sharing"]["node"] if fact["present"] else None
+    shown = _shown(fact)
     if not shown:
         return "with jobs alone"
     return "shared, switched off" if shown["off"] else f"shared, {shown['phase']}"
 
 
 def _looks(
-    known: t.Mapping[str, t.Any], fact: t.Mapping[str, t.Any], kube: t.Mapping[str, t.Any] | None
+    known: t.Mapping[str, t.Any],
+    fact: t.Mapping[str, t.Any],
+    kube: t.Mapping[str, t.Any] | None,
+    converted: bool,
 ) -> t.Iterator[str]:
+    """Say what needs a look on a host; `converted` says whether any node of the site is."""
+    groups, shown = known["group_names"], _shown(fact)
+    # Slurm's scripts are on every node, converted or not. Where nodeshare failed, nobody knows.
+    if "converged_shared" in groups and not shown and not (fact["present"] and fact["sharing"]["error"]):
+        yield "in converged_shared, and not converted"
     if not fact["present"]:
-        if "converged_shared" in known["group_names"]:
-            yield "in converged_shared, and not converted"
+        if "converged_controllers" in groups and converted:
+            yield "a batch controller without the controller's service"
         return
     sharing = fact["sharing"]
     if sharing["error"]:
         yield "nodeshare does not answer"
-    if "converged_controllers" in known["group_names"] and _service(sharing, "converged-controller") != "active":
+    if "converged_controllers" in groups and _service(sharing, "converged-controller") != "active":
         yield "the controller's service is not active"
-    if sharing["node"] and kube and "nodes" in kube:
+    if not shown:
+        return
+    # A conversion lets scripts act once the node has joined. The way back makes them inert before all else.
+    if "converged_nodes" in groups and not sharing["enabled"] and not shown["off"]:
+        yield "batch scripts are inert, so pods do not make way for jobs"
+    if kube and "nodes" in kube:
         node = kube["nodes"].get(str(known.get("converged_kube_node") or known["inventory_hostname_short"]))
         if node is None:
             yield "not in Kubernetes"
-        elif not node["ready"] and sharing["node"]["phase"] == "open":
+        elif not node["ready"] and shown["phase"] == "open":
             yield "open, and not Ready in Kubernetes"
 
 

@@ -173,6 +173,93 @@ def test_where_nothing_needs_a_look_the_summary_says_so() -> None:
     assert summed(n1=host(node=SHOWN)) == ["1 node: 1 shared, held", "nothing needs a look"]
 
 
+BARE = {"present": False, "summary": "nothing", "sharing": {"enabled": False, "services": {}, "node": {}, "error": ""}}
+OPEN = {"phase": "open", "way": "", "off": False, "leases": []}
+UNCONVERTED = "look at n1: in converged_shared, and not converted"
+INERT = "look at n1: batch scripts are inert, so pods do not make way for jobs"
+SERVICELESS = "look at ctl: a batch controller without the controller's service"
+
+
+def looks(**hosts: dict[str, Any]) -> list[str]:
+    """Return all lines but the first, which counts."""
+    return summed(**hosts)[1:]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "said"),
+    [
+        ({"node": OPEN, "enabled": False}, INERT),
+        ({"node": SHOWN, "enabled": False}, INERT),
+        ({"node": {**OPEN, "off": True}, "enabled": False}, "nothing needs a look"),
+        ({"node": {}, "enabled": False}, "nothing needs a look"),
+        ({"node": OPEN, "enabled": True}, "nothing needs a look"),
+    ],
+)
+def test_a_node_with_nodeshare_and_inert_scripts_needs_a_look_unless_it_is_switched_off(
+    sharing: dict[str, Any], said: str
+) -> None:
+    assert looks(n1=host(**sharing)) == [said]
+
+
+def test_inert_scripts_are_no_look_at_a_host_that_is_no_node() -> None:
+    serves = {"converged-controller": "active"}
+    ctl = {**host(node=OPEN, enabled=False, services=serves), "group_names": ["converged_controllers"]}
+    assert looks(ctl=ctl) == ["nothing needs a look"]
+
+
+@pytest.mark.parametrize(
+    ("sharing", "said"),
+    [
+        ({"node": {}, "enabled": False}, UNCONVERTED),
+        ({"node": None, "enabled": False}, UNCONVERTED),
+        ({"node": {}, "error": "exit 1"}, "look at n1: nodeshare does not answer"),
+        ({"node": OPEN}, "nothing needs a look"),
+    ],
+)
+def test_a_node_that_has_the_scripts_alone_is_not_converted(sharing: dict[str, Any], said: str) -> None:
+    assert looks(n1={**host(**sharing), "group_names": ["converged_nodes", "converged_shared"]}) == [said]
+
+
+@pytest.mark.parametrize(
+    ("name", "system"),
+    [
+        ("__status_kube", "Kubernetes"),
+        ("__status_slurm", "Slurm"),
+        ("__status_pbs", "PBS"),
+        ("__status_torque", "Torque"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        ({"failed": False, "msg": "no answer"}, True),
+        ({"unreachable": True, "msg": "refused"}, True),
+        ({"skipped": True}, False),
+        ({"nodes": {"n1": {"ready": True}}}, False),
+        (None, False),
+    ],
+)
+def test_a_cluster_that_was_asked_and_did_not_answer_needs_one_look(
+    name: str, system: str, answer: dict[str, Any] | None, silent: bool
+) -> None:
+    known = {**host(node=OPEN), name: answer} if answer else host(node=OPEN)
+    said = f"look at {system}: it did not answer" if silent else "nothing needs a look"
+    assert looks(n1=known, n2={**known, "inventory_hostname_short": "n1"}) == [said]
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (host(node=OPEN), SERVICELESS),
+        (host(), "nothing needs a look"),
+        ({"group_names": []}, "look at n1: not reached"),
+    ],
+)
+def test_a_controller_on_which_nothing_is_needs_a_look_where_a_node_is_shared(node: dict[str, Any], said: str) -> None:
+    ctl = {"group_names": ["converged_controllers"], "ansible_facts": {"converged_share": BARE}}
+    assert looks(ctl=ctl, n1=node) == [said]
+
+
 @pytest.mark.parametrize(
     ("state", "node", "found"),
     [
