@@ -48,6 +48,19 @@ def kube_reached(hosts: t.Iterable[str], hostvars: t.Mapping[str, t.Any], regist
     return [host for host, result in results.items() if result and not result.get("failed")]
 
 
+def kube_nodes_of_pods(pods: t.Iterable[t.Mapping[str, t.Any]]) -> list[str]:
+    """Return the nodes of pods that are ready and are not being deleted, one for each pod, sorted."""
+    return sorted(
+        str(pod["spec"]["nodeName"])
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod["status"].get("conditions") or ()
+        )
+    )
+
+
 def kube_become(hosts: t.Sequence[str], hostvars: t.Mapping[str, t.Any]) -> bool:
     """Return whether the API is asked as root: not from here, where the user who runs Ansible has the kubeconfig."""
     for host in hosts[:1]:
@@ -67,6 +80,7 @@ class FilterModule:
         return {
             "kube_become": kube_become,
             "kube_nodes": kube_nodes,
+            "kube_nodes_of_pods": kube_nodes_of_pods,
             "kube_reached": kube_reached,
             "kube_taints": kube_taints,
         }

@@ -117,7 +117,8 @@ def options(asked: Asked) -> Findings:
         return
     if asked.named and not asked.hosts:
         text = f"no host of the inventory is in {asked.named}"
-        yield refuse("hosts", text, "name the inventory with -i, or other hosts in converged_hosts")
+        other = "" if asked.playbook == "verify" else ", or other hosts in converged_hosts"
+        yield refuse("hosts", text, f"name the inventory with -i{other}")
     elif asked.named and asked.limit and not set(asked.hosts) & set(asked.left):
         text = f"no host that --limit {asked.limit} leaves is in {asked.named}"
         yield refuse("hosts", text, "correct the limit: there is nothing that this run would do")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -196,6 +197,22 @@ def test_no_tag_keeps_the_kill_switch_from_working(tmp_path: Path, name: str) ->
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"TASK [Switch sharing {name}]" in done.stdout
+
+
+@pytest.mark.parametrize("state", ["active", "inactive"])
+def test_a_node_where_only_the_kubelet_is_left_is_not_called_switched_off(tmp_path: Path, state: str) -> None:
+    program = tmp_path / "systemctl"
+    program.write_text(f'#!/bin/sh\n[ "$*" = "is-active kubelet.service" ] && echo {state}\n', encoding="utf-8")
+    program.chmod(0o755)
+    (tmp_path / "record").mkdir()
+    given = {**HERE, "converged_record_dir": str(tmp_path / "record"), "ansible_python_interpreter": sys.executable}
+    inventory = {"converged_nodes": {"hosts": {"n1": None}}, "all": {"vars": given}}
+    (tmp_path / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
+    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = ansible_playbook(["-i", str(tmp_path / "hosts.yml"), "converged.hpc.off"], tmp_path, environ)
+    assert (done.returncode == 0) == (state == "inactive"), done.stdout + done.stderr
+    said = "n1 is not switched off: its kubelet runs, and nodeshare is not there."
+    assert (said in " ".join(done.stdout.split())) == (state == "active")
 
 
 def test_the_way_back_waits_for_no_value_that_it_does_not_read(tmp_path: Path) -> None:
@@ -408,6 +425,51 @@ def test_the_pods_of_a_proof_are_removed_although_the_batch_controller_has_gone_
     assert done.returncode != 0
     assert "UNREACHABLE" in done.stdout, done.stdout + done.stderr
     assert re.search(r"TASK \[Remove the pods\] \*+\nok: \[localhost\]", done.stdout), done.stdout
+
+
+def test_a_proof_whose_pods_could_not_be_removed_says_so_and_fails(tmp_path: Path) -> None:
+    play = verify()
+    (proof,) = play["tasks"]
+    proof["block"] = [{"ansible.builtin.debug": {"msg": "proved"}}]
+    always = [task for task in proof["always"] if "pods" in task["name"]]
+    proof["always"] = [{**always[0], "ansible.builtin.ping": None, "delegate_to": "away", "become": False}, *always[1:]]
+    proof["always"][0].pop("ansible.builtin.debug")
+    inventory = {
+        "all": {"vars": {"converged_wlm": "slurm", "converged_kubeconfig": "/none"}},
+        "converged_kube": {"hosts": {"localhost": {"ansible_connection": "local"}}},
+        "others": {"hosts": {"away": {"ansible_host": "192.0.2.1", "ansible_timeout": 1}}},
+        "converged_nodes": {"hosts": {"n1": None}},
+    }
+    done = play_alone(tmp_path, play, inventory)
+    assert done.returncode != 0, done.stdout
+    assert "the pods of this proof may be left: " in " ".join(done.stdout.split()), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        ([], False),
+        ([{}], True),
+        ([{"labels": {"team": "a"}}], True),
+        ([{"labels": {"kubernetes.io/metadata.name": "x", "app.kubernetes.io/managed-by": "converged.hpc"}}], False),
+    ],
+)
+def test_a_proof_uses_and_deletes_no_namespace_of_the_sites_own(
+    tmp_path: Path, found: list[dict[str, Any]], refused: bool
+) -> None:
+    _check, _spark, play = yaml.safe_load((ROOT / "playbooks/verify.yml").read_text(encoding="utf-8"))
+    there = {"__there": {"resources": [{"metadata": metadata} for metadata in found]}}
+    (asked,) = [number for number, task in enumerate(play["tasks"]) if task.get("register") == "__there"]
+    play["tasks"] = [{"ansible.builtin.set_fact": there}, play["tasks"][asked + 1]]
+    play["become"] = False
+    done = play_alone(tmp_path, play, {"converged_kube": {"hosts": {"localhost": {"ansible_connection": "local"}}}})
+    assert (done.returncode != 0) == refused, done.stdout + done.stderr
+    assert ("namespace converged-verify has no label" in " ".join(done.stdout.split())) == refused, done.stdout
+
+
+def test_a_proof_needs_a_host_that_asks_the_api(tmp_path: Path) -> None:
+    said = refused(run(tmp_path, "verify", converged_kube=()))
+    assert "no host of the inventory is in converged_kube: name the inventory with -i" in said
 
 
 @pytest.mark.parametrize(("quotas", "refused"), [([], True), ([{"metadata": {"name": "team"}}], False)])

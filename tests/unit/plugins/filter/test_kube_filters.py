@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.converged.hpc.plugins.filter.kube_nodes import (
     kube_become,
     kube_nodes,
+    kube_nodes_of_pods,
     kube_reached,
     kube_taints,
 )
@@ -59,6 +60,19 @@ def test_where_pods_run_beside_jobs_of_pbs_a_node_says_what_pbs_calls_it_and_wha
     known = {"inventory_hostname_short": "a", "converged_share_mode": mode, "converged_wlm": wlm}
     known["node_share_fence"] = fence
     assert kube_nodes(["a"], {"a": known}) == {"a": {SHARE_MODE: mode, **labels}}
+
+
+def test_a_pod_counts_on_its_node_when_it_is_ready_and_stays() -> None:
+    def pod(node: str, ready: str, **metadata: str) -> dict[str, object]:
+        conditions = [{"type": "PodScheduled", "status": "True"}, {"type": "Ready", "status": ready}]
+        return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"conditions": conditions}}
+
+    waiting = {"metadata": {}, "spec": {}, "status": {"phase": "Pending"}}
+    leaving = pod("n3", "True", deletionTimestamp="2026-11-29T12:00:00Z")
+    assert kube_nodes_of_pods([pod("n2", "True"), pod("n1", "True"), pod("n4", "False"), leaving, waiting]) == [
+        "n1",
+        "n2",
+    ]
 
 
 def test_a_host_that_has_no_result_or_has_failed_is_left_out() -> None:
