@@ -40,6 +40,8 @@ ON_BEDS = frozenset({"test", "soak", "bench"})
 BUILDING = {"singularity_cri"}
 # Gates that are not part of `make check`, which a developer waits for.
 LONGER = {"pbs", "torque", "rehearsals"}
+# Gates that take more than half of the usual limit on a machine that has other work.
+SLOW = {"rehearsals"}
 # Gates with tests that draw. The others do not see the seed of a run, so what they prove counts for every seed.
 DRAWING = {
     "payloads",
@@ -84,7 +86,16 @@ def gates(checkout: Path = CHECKOUT, files: FileMap | None = None, *, machine: s
     scripts = [path for path in sorted(checkout.glob("tests/bench/*.py")) if not path.name.startswith("_")]
     return (
         Gate(name=SUPPLIES, action=fill_caches, tiers=ON_BEDS, limit=40 * 60),
-        *(Gate(name=name, action=action, tiers=tiers, reads=known.gates[name]) for name, action, tiers in WITHOUT_BED),
+        *(
+            Gate(
+                name=name,
+                action=action,
+                tiers=tiers,
+                reads=known.gates[name],
+                limit=LONGEST_LIMIT if name in SLOW else 20 * 60.0,
+            )
+            for name, action, tiers in WITHOUT_BED
+        ),
         *(
             Gate(
                 name=scope.name,
