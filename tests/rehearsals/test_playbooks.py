@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from nodeshare.model.settings import CHECKS
 from rehearsals.fork_server import ansible_playbook
 
 ROOT = Path(__file__).parents[2]
@@ -199,20 +200,56 @@ def test_no_tag_keeps_the_kill_switch_from_working(tmp_path: Path, name: str) ->
     assert f"TASK [Switch sharing {name}]" in done.stdout
 
 
-@pytest.mark.parametrize("state", ["active", "inactive"])
-def test_a_node_where_only_the_kubelet_is_left_is_not_called_switched_off(tmp_path: Path, state: str) -> None:
-    program = tmp_path / "systemctl"
-    program.write_text(f'#!/bin/sh\n[ "$*" = "is-active kubelet.service" ] && echo {state}\n', encoding="utf-8")
-    program.chmod(0o755)
-    (tmp_path / "record").mkdir()
-    given = {**HERE, "converged_record_dir": str(tmp_path / "record"), "ansible_python_interpreter": sys.executable}
+# Answers of systemctl. The last two: a service manager that does not answer, and a host without one.
+@pytest.mark.parametrize(
+    ("answer", "named"),
+    [
+        ("echo inactive; exit 3", None),
+        ("echo activating; exit 3", "activating"),
+        ("echo 'Failed to connect to bus' >&2; exit 1", "Failed to connect to bus"),
+        ("", "Error executing command."),
+    ],
+)
+def test_a_node_where_a_kubelet_may_be_left_is_not_called_switched_off(
+    tmp_path: Path, answer: str, named: str | None
+) -> None:
+    done = switch_off(tmp_path, systemctl=answer)
+    assert (done.returncode == 0) == (named is None), done.stdout + done.stderr
+    said = f"nodeshare is not there, and `systemctl is-active kubelet.service` says '{named}'. See that no kubelet runs"
+    assert (said in " ".join(done.stdout.split())) == (named is not None), done.stdout
+
+
+def test_a_node_that_was_never_converged_is_off(tmp_path: Path) -> None:
+    done = switch_off(tmp_path, systemctl="echo active", converted=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def switch_off(folder: Path, *, systemctl: str, converted: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run `off` on this host, which has no nodeshare, with such a systemctl; with none where that is empty."""
+    programs = folder / "bin"
+    programs.mkdir()
+    for found in Path("/usr/bin").iterdir():
+        if found.name != "systemctl":
+            (programs / found.name).symlink_to(found)
+    if systemctl:
+        (programs / "systemctl").write_text(f'#!/bin/sh\n[ "$*" = "is-active kubelet.service" ] && {systemctl}\n')
+        (programs / "systemctl").chmod(0o755)
+    if converted:
+        (folder / "record").mkdir()
+    given = {**HERE, "converged_record_dir": str(folder / "record"), "ansible_python_interpreter": sys.executable}
     inventory = {"converged_nodes": {"hosts": {"n1": None}}, "all": {"vars": given}}
-    (tmp_path / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
-    environ = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = ansible_playbook(["-i", str(tmp_path / "hosts.yml"), "converged.hpc.off"], tmp_path, environ)
-    assert (done.returncode == 0) == (state == "inactive"), done.stdout + done.stderr
-    said = "n1 is not switched off: its kubelet runs, and nodeshare is not there."
-    assert (said in " ".join(done.stdout.split())) == (state == "active")
+    (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
+    environ = {**os.environ, "PATH": str(programs)}
+    return ansible_playbook(["-i", str(folder / "hosts.yml"), "converged.hpc.off"], folder, environ)
+
+
+@pytest.mark.parametrize("name", ["off", "on"])
+def test_the_kill_switch_gives_a_node_all_the_time_that_nodeshare_may_take(name: str) -> None:
+    *_others, play = yaml.safe_load((ROOT / f"playbooks/{name}.yml").read_text(encoding="utf-8"))
+    switch = play["tasks"][0]
+    # nodeshare ends by itself ten seconds after its limit.
+    with pytest.raises(ValueError, match="7200"):
+        CHECKS["limit"](switch["timeout"] - 60)
 
 
 def test_the_way_back_waits_for_no_value_that_it_does_not_read(tmp_path: Path) -> None:
