@@ -84,11 +84,11 @@ def given_back(nodes: t.Sequence[Node], reason: str) -> Change:
     return Change({}, [node.name for node in ours], explain, _others(nodes, reason), _busy(nodes))
 
 
-def named(system: str, state: str, nodes: t.Sequence[Node], names: t.Sequence[str]) -> list[Node]:
+def named(system: str, nodes: t.Sequence[Node], names: t.Sequence[str], *, state: str) -> list[Node]:
     """Return the nodes of these names, each once.
 
-    A name that is not known raises an error before anything is done. Where nodes are to be ``restored`` it is left out:
-    a node that the batch system does not have any more has no hold that could end.
+    Where nodes are to be ``drained``, a name that is not known raises HoldError before anything is done. Where they are
+    to be ``restored`` it is left out: a node that the batch system does not have any more has no hold that could end.
     """
     known = {node.name: node for node in nodes}
     unknown = [name for name in names if name not in known]

@@ -130,7 +130,8 @@ def read(pbs: Pbs, state: str, names: t.Sequence[str]) -> t.List[_node_drain.Nod
         )
         for node in found
     ]
-    return _node_drain.named("PBS", state, nodes, [vnode for name in names for vnode in by_host.get(name, [name])])
+    vnodes = [vnode for name in names for vnode in by_host.get(name, [name])]
+    return _node_drain.named("PBS", nodes, vnodes, state=state)
 
 
 def run(module: AnsibleModule) -> t.Dict[str, t.Any]:

@@ -125,7 +125,7 @@ def read(slurm: Slurm, state: str, names: t.Sequence[str]) -> t.List[_node_drain
         )
         for node in slurm.nodes()
     ]
-    return _node_drain.named("Slurm", state, nodes, names)
+    return _node_drain.named("Slurm", nodes, names, state=state)
 
 
 def apply(slurm: Slurm, change: _node_drain.Change) -> None:

@@ -115,7 +115,7 @@ from ansible_collections.converged.hpc.plugins.module_utils._torque.parse import
 
 def read(torque: Torque, state: str, names: t.Sequence[str]) -> t.List[_node_drain.Node]:
     """Read the named nodes."""
-    return _node_drain.named("Torque", state, [_as_hold(node) for node in torque.nodes()], names)
+    return _node_drain.named("Torque", [_as_hold(node) for node in torque.nodes()], names, state=state)
 
 
 def _as_hold(node: Node) -> _node_drain.Node:

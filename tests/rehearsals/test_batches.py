@@ -108,7 +108,7 @@ def test_a_node_that_is_not_ready_in_time_costs_no_other_of_its_batch(site: Any)
     said = f"{node} is not converted: See what the API says of the node: not ready after 60 s: container"
     assert said in words(done)
     assert nodes_of(done, "Let pods onto the nodes") == ["n1"]
-    assert hosts_of(done, "Let jobs start on this host again") == ["n1", "n2"]
+    assert hosts_of(done, "End the drain of the conversion") == ["n1", "n2"]
     assert "n1 is not converted" not in words(done)
 
 
@@ -157,7 +157,7 @@ IDENTITY = {
     "Delete requests that a killed run has left",
 }
 FORGETTING = {"Delete the Node objects", "Take what we wrote from the Node objects that stay"}
-DRAINING = {"Have the jobs of this host run out", "Let jobs start on this host again"}
+DRAINING = {"Have the jobs of this host run out", "End the drain of the conversion"}
 SWITCHING = {
     "See whether the cluster has this node",
     "Have its pods run elsewhere",
@@ -182,7 +182,7 @@ def test_what_is_done_once_for_a_batch_and_fails_is_said_of_each_node_which_jobs
         assert f"{node} is not converted: {CONVERTING[name]}: " in words(done), done.said
     assert words(done).count(happens["msg"]) >= 2
     times = 2 if name == "Let pods onto the nodes" else 1  # jobs had come again already
-    assert hosts_of(done, "Let jobs start on this host again") == sorted(["n1", "n2"] * times)
+    assert hosts_of(done, "End the drain of the conversion") == sorted(["n1", "n2"] * times)
     # Where jobs cannot be recorded, a node is drained first.
     assert hosts_of(done, "Have the jobs of this host run out") == (
         ["n1", "n2"] if name.startswith("Ask Slurm") else []
@@ -209,7 +209,7 @@ def test_a_node_whose_jobs_go_on_is_skipped_only_when_it_was_given_back(site: An
     rehearsal = site("n1", "n2")
     rehearsal.answer({"changed": True, "busy": ["n1"]}, name="Have the jobs of this host run out", host="n1")
     rehearsal.answer({"changed": True, "busy": ["n2"]}, name="Have the jobs of this host run out", host="n2")
-    rehearsal.answer(happens, name="Let jobs start on this host again", host="n1")
+    rehearsal.answer(happens, name="End the drain of the conversion", host="n1")
     waits = {"slurm_share_drain_delay": 1, "slurm_share_drain_timeout": 1}
     done = converted(rehearsal, converged_serial=["100%"], converged_drain="always", **waits)
     assert not done.passed
@@ -220,10 +220,10 @@ def test_a_node_whose_jobs_go_on_is_skipped_only_when_it_was_given_back(site: An
 
 def test_a_node_that_cannot_be_given_back_gets_no_pods_so_that_the_next_run_knows_it(site: Any) -> None:
     rehearsal = site("n1", "n2")
-    rehearsal.answer(FAILED, name="Let jobs start on this host again", host="n1")
+    rehearsal.answer(FAILED, name="End the drain of the conversion", host="n1")
     done = converted(rehearsal, converged_serial=["100%"], converged_drain="always")
     assert not done.passed
-    assert f"n1 is not converted: Let jobs start on this host again: no space left. {STILL}no space left" in words(done)
+    assert f"n1 is not converted: End the drain of the conversion: no space left. {STILL}no space left" in words(done)
     assert nodes_of(done, "Let pods onto the nodes") == ["n2"]
 
 

@@ -19,7 +19,7 @@ READING = {"share_inventory", "slurm_info", "kube_info", "share_node_info", "sha
 ADOPTION = ["/usr/local/sbin/nodeshare", "adopt", "--wlm", "slurm", "7/0"]
 DRAIN = {"slurm_share_drain_delay": 1, "converged_drain_timeout": "9s"}
 NODES = ("n1", "n2")
-BACK = "Let jobs start on this host again"
+BACK = "End the drain of the conversion"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_pods_come_last_when_the_scripts_act_and_every_job_is_taken_into_account
     (joined,) = named(converted, host, "Join the node")
     (acting,) = named(converted, host, "Let the scripts on this host act")
     (pods,) = named(converted, host, "Let pods onto the nodes")
-    (jobs,) = named(converted, host, "Let jobs start on this host again")
+    (jobs,) = named(converted, host, "End the drain of the conversion")
     assert put < before < joined < acting < again < jobs < pods, converted.done(host)
 
 
@@ -223,7 +223,7 @@ def broken_off(rehearsals: Any) -> Any:
 def test_a_join_that_fails_leaves_no_token_and_gives_the_node_back(broken_off: Any) -> None:
     (joined,) = named(broken_off, "n1", "Join the node")
     (deleted,) = named(broken_off, "n1", "Delete the token")
-    (jobs,) = named(broken_off, "n1", "Let jobs start on this host again")
+    (jobs,) = named(broken_off, "n1", "End the drain of the conversion")
     assert joined < deleted < jobs
     assert not named(broken_off, "n1", "Let pods onto the nodes")
     assert "n1 is not converted: Join the node: no route to the API" in " ".join(broken_off.said.split())

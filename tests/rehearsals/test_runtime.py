@@ -102,7 +102,7 @@ def test_a_node_keeps_its_runtime_until_the_new_one_answers_and_it_is_drained(
         goes,
         "Put nodeshare on the node",
         "Join the node",
-        "Let jobs start on this host again",
+        "End the drain of the conversion",
         "Let pods onto the nodes",
     )
     places = [place(done, name) for name in order]
@@ -208,7 +208,7 @@ def test_pods_that_cannot_leave_keep_the_node_as_it_is_and_it_is_open_again(rehe
     assert "n1 keeps its runtime: Have its pods run elsewhere: cannot delete Pods declare no controller" in " ".join(
         done.said.split()
     )
-    assert "Let jobs start on this host again" in names(done)
+    assert "End the drain of the conversion" in names(done)
     # The cordon of an administrator stays, and is said.
     assert ("Let pods come again" in names(done)) != cordoned
     assert ("new pods may still be kept off it" in done.said) == cordoned
@@ -222,7 +222,7 @@ def test_no_pod_comes_to_a_node_that_has_half_left_the_cluster(rehearsal: Any) -
     assert "n1 has half left the cluster, and stays cordoned until a run" in said, done.said
     assert "Take the kubelet away again: no space left" in said
     assert "keeps its runtime" not in said
-    assert "Let jobs start on this host again" in names(done)
+    assert "End the drain of the conversion" in names(done)
     assert names(done).isdisjoint({"Let pods come again", "Delete the Node object of the runtime of before"})
 
 
@@ -243,7 +243,7 @@ def test_when_the_host_that_asks_the_api_is_lost_jobs_come_to_the_node_again(reh
     assert "n1 is not converted: " in said
     assert "See what the API says of the node: Task failed: no route to host" in said
     assert ("no route to host; new pods may still be kept off it" in said) == (name == "Have its pods run elsewhere")
-    assert "Let jobs start on this host again" in names(done)
+    assert "End the drain of the conversion" in names(done)
     assert ("End the pods and leave the cluster" in names(done)) == name.startswith("Delete")
 
 
