@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from e2e.beds import own_bed
+from rehearsals.fork_server import served
 from testbed import api
 from testbed.paths import bed_dir
 
@@ -77,6 +78,13 @@ def beds_of(item: pytest.Item) -> set[str]:
     values = item.funcargs.values() if isinstance(item, pytest.Function) else ()
     candidates = [bed for value in values for bed in (value, getattr(value, "bed", None))]
     return {bed.bed.name for bed in candidates if isinstance(bed, api.RunningBed)}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def servers() -> Iterator[None]:
+    """Have playbooks run by forks of a process that has imported Ansible."""
+    with served():
+        yield
 
 
 @pytest.fixture(scope="session")

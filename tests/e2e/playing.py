@@ -22,10 +22,11 @@ from typing import Any
 import yaml
 from e2e import upper_layer
 from e2e.hosts import KubeHosts, SlurmHosts, until
+from rehearsals.fork_server import ansible_playbook
 from testbed import api, keys
 from testbed.controlplane import kubeconfig
 from testbed.inventory import inventory
-from testbed.run import Completed, run
+from testbed.run import STALL_SECONDS, Completed, run
 
 __all__ = ["Said", "Site", "play", "processor_seconds", "until"]
 
@@ -124,13 +125,19 @@ class Site(SlurmHosts, KubeHosts):
             (self.folder / "play.yml").write_text(yaml.safe_dump(playbook), encoding="utf-8")
             playbook = str(self.folder / "play.yml")
         argv = [playbook, "--extra-vars", json.dumps(variables), *options]
-        return self._call("ansible-playbook", argv, timeout=timeout, check=check)
+        (_program, *words), settings = self.command("ansible-playbook", argv)
+        ended = ansible_playbook(words, Path.cwd(), {**os.environ, **settings}, timeout + STALL_SECONDS)
+        done = Said(ended.returncode, ended.stdout, ended.stderr)
+        # What failed stands on stdout, and warnings on stderr.
+        assert done.rc == 0 or not check, f"{playbook}: exit status {done.rc}:\n{done.out}\n{done.err}"
+        return done
 
     def module(self, host: str, name: str, options: Mapping[str, Any], *, check_mode: bool = False) -> dict[str, Any]:
         """What `converged.hpc.NAME` returns on a host, run as root; a failure is one of its answers."""
         argv = [host, "--become", "--module-name", f"converged.hpc.{name}"]
         argv += [*(["--args", json.dumps(options)] if options else []), *(["--check"] if check_mode else [])]
-        said = self._call("ansible", argv, timeout=MODULE_SECONDS, check=False)
+        command, settings = self.command("ansible", argv)
+        said = run(command, timeout=MODULE_SECONDS, check=False, env=settings)
         _errors, arrow, body = f"\n{said.out}".rpartition(f"\n{host} | ")
         assert arrow, said
         result: dict[str, Any] = json.loads(body.partition(" => ")[2])
@@ -167,13 +174,6 @@ class Site(SlurmHosts, KubeHosts):
             "ANSIBLE_SSH_CONTROL_PATH": f"%(directory)s/{bed:08x}-%%h-%%p",
         }
         return [str(Path(sys.executable).with_name(program)), "--inventory", str(hosts), *argv], settings
-
-    def _call(self, program: str, argv: list[str], *, timeout: float, check: bool) -> Said:
-        command, settings = self.command(program, argv)
-        done = run(command, timeout=timeout, check=False, env=settings)
-        # What failed stands on stdout, and warnings on stderr.
-        assert done.rc == 0 or not check, f"{program} {argv[0]}: exit status {done.rc}:\n{done.out}\n{done.err}"
-        return Said(done.rc, done.out, done.err)
 
 
 def processor_seconds() -> float:

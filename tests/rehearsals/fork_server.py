@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,18 +52,26 @@ def program(
 def ansible_playbook(
     words: Sequence[str], folder: Path, environ: Mapping[str, str] | None = None, seconds: float = SECONDS
 ) -> subprocess.CompletedProcess[str]:
-    """Run it in a folder: by a server where `served` is in force, else as the program."""
+    """Run it in a folder: by a server where `served` is in force, else as the program.
+
+    A server makes one run at a time: another one beside it is a run of the program.
+    """
     if _servers is None:
         return program(words, folder, environ, seconds)
     given = dict(os.environ if environ is None else environ)
     key = json.dumps({name: value for name, value in given.items() if name not in LATE}, sort_keys=True)
     if key not in _servers:
         _servers[key] = Server(given)
+    server = _servers[key]
+    if not server.is_free.acquire(blocking=False):
+        return program(words, folder, environ, seconds)
     try:
-        return _servers[key].run(words, folder, given, seconds)
+        return server.run(words, folder, given, seconds)
     except RuntimeError:
         _servers.pop(key).end()
         raise
+    finally:
+        server.is_free.release()
 
 
 @contextmanager
@@ -85,6 +94,7 @@ class Server:
         self._folder = tempfile.TemporaryDirectory(prefix="fork-server-")
         self._said = Path(self._folder.name) / "said"
         self._runs = 0
+        self.is_free = threading.Lock()
         with self._said.open("wb") as said:
             self._process = subprocess.Popen(
                 [sys.executable, __file__],

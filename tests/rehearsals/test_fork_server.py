@@ -10,6 +10,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,20 @@ def test_a_run_that_hangs_is_ended_with_all_its_processes_and_what_it_said_is_sh
     assert "this was said" in str(found.value.output)
     assert comes(lambda: has_ended(tmp_path))
     assert ansible_playbook(["--version"], tmp_path).returncode == 0, "the next run is made"
+
+
+def test_a_run_beside_another_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    go, there = tmp_path / "go", tmp_path / "there"
+    wait = f"touch {there}; until test -e {go}; do sleep 0.05; done"
+    words = play(tmp_path, {"ansible.builtin.command": {"argv": ["sh", "-c", wait]}})
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(ansible_playbook, words, tmp_path)
+        try:
+            assert comes(there.exists, seconds=60)
+            assert ansible_playbook(["--version"], tmp_path, seconds=60).returncode == 0
+        finally:
+            go.touch()
+        assert first.result().returncode == 0
 
 
 def test_a_server_ends_with_its_run_when_nothing_can_ask_it_any_more(tmp_path: Path) -> None:
