@@ -175,6 +175,26 @@ class Lives(CliCase):
         # The next call, or the repair, goes on.
         self.assertEqual((self.call("off")[0], self.active()), (0, set()))
 
+    def test_a_switch_on_behind_which_no_kubelet_starts_is_a_failure(self):
+        run = Systemd.run
+
+        def stuck(systemd, argv, seconds):
+            return answer.Answer(0, "", "") if "start" in argv else run(systemd, argv, seconds)
+
+        self.call("off")
+        with unittest.mock.patch.object(Systemd, "run", stuck):
+            code, err = self.call("on")
+        self.assertEqual((code, self.active(), self.state()["off"]), (1, set(), False))
+        self.assertRegex(err, 'error="not open yet: .* did not start; tried again at the next repair"')
+        self.assertEqual((self.call("repair")[0], self.active()), (0, {KUBELET, RUNTIME}))
+
+    def test_a_switch_on_without_the_api_is_none(self):
+        self.call("off")
+        self.api.fail = [("GET", 500)] * 50
+        code, err = self.call("on")
+        self.assertEqual((code, self.active(), self.state()["off"]), (0, set(), False), err)
+        self.assertIn("until the API answers", err)
+
     def test_adopted_jobs_are_leases(self):
         code, err = self.call("adopt", "--wlm", "slurm", "4711", "4712/1")
         self.assertEqual((code, len(self.state()["leases"])), (0, 2))

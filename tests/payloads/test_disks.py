@@ -18,6 +18,7 @@ from nodeshare.model import actions
 from nodeshare.model.node.state import STOP
 from nodeshare.model.settings import Settings
 from nodeshare.store import files, lock
+from nodeshare.store.state_store import StateStore
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase
 from test_placing_calls import PlacingCase
@@ -262,6 +263,48 @@ class WholeCalls(CliCase):
                 self.assertEqual(any(path.endswith("/eviction") for _, path, _ in self.api.calls), polite)
                 self.call(*self.job("end"))
                 self.call("repair")
+
+    def test_a_switch_that_cannot_be_recorded_is_a_failure_as_the_next_repair_does_not_know_of_it(self):
+        with self.saves_fail():
+            code, err = self.call("off")
+        self.assertEqual((code, self.active()), (1, set()), err)
+        self.assertRegex(err, 'error="the next repair opens the node, as this is not recorded: .*no room"')
+        self.assertEqual((self.call("off")[0], self.state()["off"], self.state()["phase"]), (0, True, "held"))
+        self.call(*self.job("begin"))
+        with self.saves_fail():
+            code, err = self.call("on")
+        self.assertEqual((code, self.state()["off"]), (1, True), err)
+        self.assertIn('error="still switched off, as this is not recorded: ', err)
+        self.assertEqual((self.call("on")[0], self.state()["off"]), (0, False))
+
+    def test_what_finds_room_before_the_call_ends_is_recorded(self):
+        for verb, way, times in (("off", "quiesce", 2), ("off", "stop", 3), ("begin", "quiesce", 1), ("begin", "stop", 2)):
+            self.configure(handover=way)
+            for fails in range(1, times + 1):
+                with self.subTest(verb=verb, way=way, fails=fails):
+                    with self.saves_fail(fails):
+                        code, err = self.call(*(self.job("begin") if verb == "begin" else ("off",)))
+                    self.assertEqual((code, self.state()["phase"], self.state()["off"]), (0, "held", verb == "off"), err)
+                    self.call("on")
+                    self.call(*self.job("end"))
+                    self.call("repair")
+                    self.assertEqual((self.state()["phase"], self.active()), ("open", UNITS))
+
+    @staticmethod
+    @contextlib.contextmanager
+    def saves_fail(times=1000):
+        """The state of the node cannot be saved for some times."""
+        left = [times]
+
+        def save(store, memory):
+            if left[0]:
+                left[0] -= 1
+                raise files.StoreError("{}: no room".format(store.path))
+            return really(store, memory)
+
+        really = StateStore.save
+        with unittest.mock.patch.object(StateStore, "save", save):
+            yield
 
     def test_an_end_removes_its_lease_although_its_mark_cannot_be_written(self):
         self.configure(on_failure="drain")

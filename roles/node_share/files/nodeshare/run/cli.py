@@ -7,6 +7,7 @@ Every error of `begin` and `end` ends in the outcome that the site has chosen, a
 must get an answer that it understands, and never a traceback.
 """
 
+import contextlib
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from ..model import actions
 from ..model import settings as site
 from ..model.jobs import job_key
 from ..model.jobs.lease import Ended, Lease
-from ..model.node.state import HELD
+from ..model.node.state import HELD, TAKING
 from ..model.settings import Settings
 from ..store import files, log_line, settings_file
 from ..store.lease_store import LeaseStore
@@ -275,25 +276,28 @@ def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     It comes to the disk last, for a disk may hang.
     """
     call.store.prepare()
-    unrecorded = ""
-    try:
-        with call.store.locked():
-            memory, _remark = call.memories.load(boot_id=call.world.boot_id())
-            call.memories.save(memory._replace(off=True))
-    except files.StoreError as error:
-        unrecorded = str(error)  # batch only all the same, until the next call
+    with contextlib.suppress(files.StoreError), call.store.locked():  # tried again when the node is held
+        memory, _remark = call.memories.load(boot_id=call.world.boot_id())
+        call.memories.save(memory._replace(off=True))
     told = call.act(actions.OFF)
-    unrecorded = unrecorded or call.keep()
+    kept = call.keep()
+    errors = []
     if told.memory.phase != HELD:
-        reason = "pods may run on: " + (told.done.reason or "the node is not held")
-        return FAILED, [*_told(told), ("error", "; ".join(filter(None, (reason, unrecorded))))]
-    return 0, [*_told(told), ("error", unrecorded)]
+        errors.append("pods may run on: " + (told.done.reason or "the node is not held"))
+    if told.unrecorded:
+        errors.append("the next repair opens the node, as this is not recorded: " + told.unrecorded)
+    return FAILED if errors else 0, [*_told(told), ("error", "; ".join(filter(None, (*errors, kept))))]
 
 
 def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
+    """Switch the node on again. It opens when its jobs have ended and the API answers, which a repair sees to."""
     call.store.prepare()
     told = call.act(actions.ON)
-    return 0, [*_told(told), ("error", call.keep())]
+    kept = call.keep()
+    errors = ["still switched off, as this is not recorded: " + told.unrecorded] if told.unrecorded else []
+    if told.memory.phase == TAKING and not call.store.leases():
+        errors.append("not open yet: " + told.done.reason)
+    return FAILED if errors else 0, [*_told(told), ("error", "; ".join(filter(None, (*errors, kept))))]
 
 
 def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:

@@ -39,6 +39,7 @@ class CallResult(NamedTuple):
     memory: NodeState  # also where it could not be saved
     counts: Mapping[str, int]
     remarks: Tuple[str, ...]
+    unrecorded: str = ""  # why the next call will not know of this memory
 
     @property
     def way(self) -> str:
@@ -89,7 +90,8 @@ class Executor:
             if isinstance(action, Done):
                 if seen.unseen and event != actions.END:
                     raise HostError(seen.unseen)  # the fence is drawn; all else is not known
-                return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks))
+                unrecorded = self._record_at_last()
+                return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks), unrecorded)
             if isinstance(action, _AT_ONCE):
                 continue
             if held is None or turns == MOST_TURNS or not _is_question_of_repair(event, action, seen):
@@ -174,7 +176,19 @@ class Executor:
                 raise
             self._remark(str(error))
             self.unsaved = memory
+        else:
+            self.unsaved = None
         self.at_point("after:Remember")
+
+    def _record_at_last(self) -> str:
+        """Record what could not be recorded when it was done: there may be room by now. Return why that failed."""
+        if self.unsaved is not None:
+            try:
+                with self.store.locked():
+                    self.memories.save(self.unsaved)
+            except files.StoreError as error:
+                return str(error)
+        return ""
 
     def _perform(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
         if isinstance(action, actions.Look):
