@@ -12,6 +12,7 @@ import typing as t
 
 from ansible import constants as C  # noqa: N812
 from ansible.errors import AnsibleActionFail
+from ansible.inventory.manager import split_host_pattern
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import CLUSTER, Finding
@@ -41,6 +42,8 @@ class ActionModule(JudgingAction):
             left=tuple(known.get("ansible_play_hosts_all") or ()),
             named=given["named"],
             extra=frozenset(load_extra_vars(self._loader)),
+            words=tuple(split_host_pattern([given["named"], str(known.get("ansible_limit") or "")])),
+            known=frozenset(known["hostvars"]) | frozenset(known["groups"]),
         )
         options = list(_asked.options(asked))
         found = {CLUSTER: options} if options else self._site(asked, known["groups"], known["hostvars"])

@@ -8,6 +8,7 @@ PRIVATE to the collection.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils._preflight.model import Finding, Findings, refuse, shown
@@ -74,12 +75,17 @@ PLAYBOOKS = {
 
 # Molecule skips these in each play, and no task of ours has them.
 OF_MOLECULE = ("molecule-notest", "notest")
+# Groups that an inventory may lack.
+_OURS = ("nodes", "shared", "controllers", "kube", "excepted")
+# What makes a word of a pattern more than a name: wildcards, a regular expression, a range, a file.
+_NO_NAME = re.compile(r"[*?\[\]~@{]")
 
 
 class Asked(t.NamedTuple):
     """A run: the options of the command line, its hosts, and what `-e` has set.
 
     `hosts` are those that the playbook goes to, `left` those that `--limit` leaves, `named` what the pattern was.
+    `words` are those of the pattern and of `--limit`, `known` all names of hosts and groups.
     """
 
     playbook: str
@@ -90,6 +96,8 @@ class Asked(t.NamedTuple):
     left: t.Tuple[str, ...] = ()
     named: str = ""
     extra: t.FrozenSet[str] = frozenset()
+    words: t.Tuple[str, ...] = ()
+    known: t.FrozenSet[str] = frozenset()
 
 
 class Inventory(t.NamedTuple):
@@ -113,6 +121,12 @@ def options(asked: Asked) -> Findings:
     given += [f"--skip-tags {','.join(skipped)}"] if skipped else []
     if given and playbook.tags:
         yield refuse("tags", f"{' '.join(given)} does not go with {asked.playbook}", playbook.tags)
+    # Ansible warns of such a name and goes on, as if the host had been done.
+    names = {word.lstrip("!&") for word in asked.words if not _NO_NAME.search(word)}
+    unknown = names - asked.known - {f"converged_{name}" for name in _OURS} - {"all", "localhost"}
+    if unknown and set(asked.hosts) & set(asked.left):
+        text = f"{shown(sorted(unknown))}: the inventory has no such host or group"
+        yield refuse("unknown_host", text, "correct the name, or leave it out; nothing was done on any host")
     if asked.playbook == "site":
         return
     if asked.named and not asked.hosts:

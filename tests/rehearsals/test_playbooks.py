@@ -175,12 +175,24 @@ def test_two_batch_systems_need_two_inventories(tmp_path: Path) -> None:
             "--limit n1 does not go with verify: leave it out: nodes of the proof are named by",
         ),
         ("off", ("--limit", "ctl"), "no host that --limit ctl leaves is in converged_nodes:!converged_excepted"),
+        ("off", ("--limit", "n1,n7"), "n7: the inventory has no such host or group: correct the name, or leave it out"),
+        ("status", ("-e", "converged_hosts=n1:!n7"), "n7: the inventory has no such host or group"),
+        ("restore", ("-e", "converged_hosts=n1,!nodes"), "nodes: the inventory has no such host or group"),
     ],
 )
 def test_an_option_that_would_leave_out_a_guard_stops_the_run_with_what_to_use_instead(
     tmp_path: Path, name: str, options: tuple[str, ...], said: str
 ) -> None:
     assert said in refused(run(tmp_path, name, *options, "-e", json.dumps(SITE), converged_excepted=("n2",)))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["n1:&converged_shared:!converged_none", "n*:!n[2:3]", "~n[12],!n2", "all:!ctl:!backup:!kube"]
+)
+def test_a_pattern_of_names_that_there_are_goes_through(tmp_path: Path, pattern: str) -> None:
+    done = run(tmp_path, "off", "--check", "-e", json.dumps({**HERE, "converged_hosts": pattern}), converged_none=())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "n1 " in done.stdout
 
 
 @pytest.mark.parametrize("options", [("--skip-tags", "always"), ("--tags", "slurm_share", "--skip-tags", "x,always")])
