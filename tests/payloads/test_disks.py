@@ -278,13 +278,15 @@ class WholeCalls(CliCase):
         self.assertEqual((self.call("on")[0], self.state()["off"]), (0, False))
 
     def test_what_finds_room_before_the_call_ends_is_recorded(self):
-        for verb, way, times in (("off", "quiesce", 2), ("off", "stop", 3), ("begin", "quiesce", 1), ("begin", "stop", 2)):
+        saves = (("off", "quiesce", 2), ("off", "stop", 3), ("begin", "quiesce", 1), ("begin", "stop", 2))
+        for verb, way, times in saves:
             self.configure(handover=way)
             for fails in range(1, times + 1):
                 with self.subTest(verb=verb, way=way, fails=fails):
                     with self.saves_fail(fails):
                         code, err = self.call(*(self.job("begin") if verb == "begin" else ("off",)))
-                    self.assertEqual((code, self.state()["phase"], self.state()["off"]), (0, "held", verb == "off"), err)
+                    found = self.state()
+                    self.assertEqual((code, found["phase"], found["off"]), (0, "held", verb == "off"), err)
                     self.call("on")
                     self.call(*self.job("end"))
                     self.call("repair")
