@@ -11,15 +11,23 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.converged.hpc.plugins.module_utils._preflight import report
-from ansible_collections.converged.hpc.plugins.module_utils._share_mode import mode_of
+from ansible_collections.converged.hpc.plugins.module_utils._share_mode import SERVED, mode_of
 
+# Where the playbook keeps what the first task has returned of a host.
+READ = "__status_share"
+KUBE = "__status_kube"
 # What the playbook asks once for all hosts, by where it keeps the answer.
 ASKED = {
-    "__status_kube": "Kubernetes",
+    KUBE: "Kubernetes",
     "__status_slurm": "Slurm",
     "__status_pbs": "PBS",
     "__status_torque": "Torque",
 }
+# The roles that hold a kubelet. While a record names one of them, the way back ends that kubelet.
+KUBELET_ROLES = frozenset(("kube_join", "kubelet_config", "node_kubelet"))
+# What systemd says of a service that does not run.
+ENDED = ("inactive", "failed", "unknown")
+OFF, GOING_OFF = "switched off", "being switched off"
 
 
 def share_status(
@@ -49,7 +57,7 @@ def _node(sharing: t.Mapping[str, t.Any]) -> t.Iterator[str]:
         yield f"nodeshare does not answer: {sharing['error']}"
     shown = sharing["node"]
     if shown:
-        off = ", switched off" if shown["off"] else ""
+        off = f", {_off(shown)}" if shown["off"] else ""
         way = f" by {shown['way']}" if shown["way"] else ""
         yield f"node {shown['phase']}{way}{off}"
         leases = [f"{one['wlm']}/{one['job']}/{one['run']}" for one in shown["leases"]]
@@ -101,15 +109,16 @@ def share_summary(hostvars: t.Mapping[str, t.Any], hosts: t.Iterable[str]) -> li
     for host, known in those_of.items():
         fact = facts[host]
         if fact is None:
-            looks.setdefault("not reached", []).append(host)
+            looks.setdefault(_without_facts(known), []).append(host)
             continue
         if "converged_nodes" in known["group_names"]:
             states.setdefault(_state(fact), []).append(host)
-        for look in _looks(known, fact, answers["__status_kube"], converted):
+        for look in _looks(known, fact, answers[KUBE], converted):
             looks.setdefault(look, []).append(host)
     count = sum(len(those) for those in states.values())
     counted = ", ".join(f"{len(those)} {state}" for state, those in sorted(states.items()))
     said = [f"look at {ASKED[name]}: it did not answer" for name, one in answers.items() if one and "nodes" not in one]
+    said += _unasked(those_of.values(), answers) if converted else []
     said += [f"look at {report.hosts(those)}: {look}" for look, those in sorted(looks.items())]
     return [f"{count} node{'s' * (count != 1)}: {counted}", *(said or ["nothing needs a look"])]
 
@@ -120,6 +129,26 @@ def _answer(those: t.Iterable[t.Mapping[str, t.Any]], name: str) -> t.Mapping[st
     return next((one for one in found if one and not one.get("skipped")), None)
 
 
+def _unasked(
+    those: t.Collection[t.Mapping[str, t.Any]], answers: t.Mapping[str, t.Mapping[str, t.Any] | None]
+) -> t.Iterator[str]:
+    """Name the variables that kept this run from asking the batch system or Kubernetes."""
+    wrong = sorted({str(known.get("converged_wlm") or "") for known in those} - set(SERVED))
+    if wrong and not any(answer for name, answer in answers.items() if name != KUBE):
+        found = " and ".join(repr(one) if one else "not set" for one in wrong)
+        yield f"look at converged_wlm: it is {found}, expected one of {', '.join(SERVED)}, so no batch system was asked"
+    if not answers[KUBE] and any(known.get("converged_kubeconfig") is None for known in those):
+        yield "look at converged_kubeconfig: it is not set, so Kubernetes was not asked"
+
+
+def _without_facts(known: t.Mapping[str, t.Any]) -> str:
+    """Say why a host has no facts. On a host that was reached, the task that reads them has failed."""
+    read = known.get(READ)
+    return (
+        "its record could not be read: see its error above" if read and not read.get("unreachable") else "not reached"
+    )
+
+
 def _shown(fact: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any] | None:
     """Return what nodeshare says of a host; a host without nodeshare is not converted."""
     return (fact["sharing"]["node"] or None) if fact["present"] else None
@@ -128,9 +157,27 @@ def _shown(fact: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any] | None:
 def _state(fact: t.Mapping[str, t.Any]) -> str:
     """Name what a node is to pods now: with jobs alone, or shared and in which phase."""
     shown = _shown(fact)
+    if fact["sharing"]["error"]:
+        return "unknown"
+    if _has_kubelet_alone(fact):
+        return "with a kubelet and no nodeshare"
     if not shown:
         return "with jobs alone"
-    return "shared, switched off" if shown["off"] else f"shared, {shown['phase']}"
+    return f"shared, {_off(shown) or shown['phase']}"
+
+
+def _off(shown: t.Mapping[str, t.Any]) -> str:
+    """Say how far the kill switch has come, if it was used: nodeshare holds the node once no pod is left."""
+    if not shown["off"]:
+        return ""
+    return OFF if shown["phase"] == "held" else GOING_OFF
+
+
+def _has_kubelet_alone(fact: t.Mapping[str, t.Any]) -> bool:
+    """Return whether a kubelet of ours runs without nodeshare, as after a way back that was killed."""
+    if not fact["present"] or fact["sharing"]["error"] or fact["sharing"]["node"]:
+        return False
+    return not KUBELET_ROLES.isdisjoint(fact["roles"]) and _service(fact["sharing"], "kubelet") not in ENDED
 
 
 def _looks(
@@ -141,22 +188,26 @@ def _looks(
 ) -> t.Iterator[str]:
     """Say what needs a look on a host; `converted` says whether any node of the site is."""
     groups, shown = known["group_names"], _shown(fact)
-    # Slurm's scripts are on every node, converted or not. Where nodeshare failed, nobody knows.
-    if "converged_shared" in groups and not shown and not (fact["present"] and fact["sharing"]["error"]):
+    if fact["sharing"]["error"]:
+        yield "nodeshare does not answer"
+    # Slurm's scripts are on every node, converted or not. Where nodeshare does not answer, this is not known.
+    elif "converged_shared" in groups and not shown:
         yield "in converged_shared, and not converted"
     if not fact["present"]:
         if "converged_controllers" in groups and converted:
             yield "a batch controller without the controller's service"
         return
     sharing = fact["sharing"]
-    if sharing["error"]:
-        yield "nodeshare does not answer"
+    if _has_kubelet_alone(fact):
+        yield "a kubelet runs there without nodeshare: converged.hpc.restore ends it"
     if "converged_controllers" in groups and _service(sharing, "converged-controller") != "active":
         yield "the controller's service is not active"
     if not shown:
         return
+    if _off(shown) == GOING_OFF:
+        yield "switched off, and pods may run on: read `nodeshare show` there"
     # A conversion lets scripts act once the node has joined. The way back makes them inert before all else.
-    if "converged_nodes" in groups and not sharing["enabled"] and not shown["off"]:
+    if "converged_nodes" in groups and not sharing["enabled"] and _off(shown) != OFF:
         yield "batch scripts are inert, so pods do not make way for jobs"
     if kube and "nodes" in kube:
         node = kube["nodes"].get(str(known.get("converged_kube_node") or known["inventory_hostname_short"]))
