@@ -72,6 +72,13 @@ def test_runs_share_neither_their_random_numbers_nor_their_temporary_folder_nor_
         assert start(["--none"], tmp_path).returncode == 2
 
 
+def test_a_run_leaves_nothing_in_its_working_folder(tmp_path: Path) -> None:
+    words = play(tmp_path, {"ansible.builtin.copy": {"content": "x", "dest": str(tmp_path / "put")}})
+    environ = {name: value for name, value in os.environ.items() if name != "ANSIBLE_LOCAL_TEMP"}
+    assert ansible_playbook(words, tmp_path, environ).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["play.yml", "put"]
+
+
 def hanging(folder: Path) -> list[str]:
     """Return the words for a play of which a module hangs; it leaves its process id."""
     hang = {"ansible.builtin.command": {"argv": ["sh", "-c", f"echo $$ >{folder}/pid; exec sleep 1000"]}}
