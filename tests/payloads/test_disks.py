@@ -14,6 +14,7 @@ import unittest
 import unittest.mock
 
 from handover_case import HandoverCase
+from nodeshare.host.real_host import RealHost
 from nodeshare.model import actions
 from nodeshare.model.node.state import STOP
 from nodeshare.model.settings import Settings
@@ -265,17 +266,55 @@ class WholeCalls(CliCase):
                 self.call("repair")
 
     def test_a_switch_that_cannot_be_recorded_is_a_failure_as_the_next_repair_does_not_know_of_it(self):
-        with self.saves_fail():
+        for then in ("repair", "off"):
+            with self.saves_fail():
+                code, err = self.call("off")
+            self.assertEqual((code, self.active()), (1, set()), err)
+            self.assertRegex(err, 'error="the next repair opens the node, as this is not recorded: .*no room"')
+            with self.subTest(then=then):
+                self.assertEqual(self.call(then)[0], 0)
+                if then == "off":
+                    self.assertEqual((self.state()["off"], self.state()["phase"]), (True, "held"))
+                    self.assertEqual(self.call("on")[0], 0)
+                self.assertEqual((self.state()["off"], self.active()), (False, UNITS), "what was stopped runs again")
+
+    def test_a_switch_back_that_cannot_be_recorded_is_a_failure(self):
+        for job in (False, True):
+            self.call("off")
+            if job:
+                self.call(*self.job("begin"))
+            with self.subTest(job=job):
+                with self.saves_fail():
+                    code, err = self.call("on")
+                self.assertEqual((code, self.state()["off"]), (1, True), err)
+                self.assertIn('error="still switched off, as this is not recorded: ', err)
+                self.assertEqual((self.call("on")[0], self.state()["off"]), (0, False))
+                self.call(*self.job("end"))
+                self.call("repair")
+                self.assertEqual(self.active(), UNITS)
+
+    def test_a_switch_of_which_only_the_wish_is_recorded_says_that_the_repair_goes_on(self):
+        with self.saves_fail(after=1):
             code, err = self.call("off")
-        self.assertEqual((code, self.active()), (1, set()), err)
-        self.assertRegex(err, 'error="the next repair opens the node, as this is not recorded: .*no room"')
-        self.assertEqual((self.call("off")[0], self.state()["off"], self.state()["phase"]), (0, True, "held"))
-        self.call(*self.job("begin"))
-        with self.saves_fail():
-            code, err = self.call("on")
         self.assertEqual((code, self.state()["off"]), (1, True), err)
-        self.assertIn('error="still switched off, as this is not recorded: ', err)
-        self.assertEqual((self.call("on")[0], self.state()["off"]), (0, False))
+        self.assertIn('error="the next repair goes on, as this is not recorded: ', err)
+        self.assertEqual((self.call("repair")[0], self.state()["phase"], self.active()), (0, "held", set()))
+        self.call("on")
+        self.assertEqual(self.active(), UNITS)
+
+    def test_a_begin_without_room_does_not_undo_a_switch_that_comes_meanwhile(self):
+        self.api.add_pod("web")
+        off = []
+
+        def evicted(*_arguments):
+            store = StateStore(self.memory, self.disk)
+            really(store, store.load(boot_id="")[0]._replace(off=True))
+            off.append(True)
+
+        really = StateStore.save
+        with self.saves_fail(1), unittest.mock.patch.object(RealHost, "evict", evicted):
+            self.call(*self.job("begin"))
+        self.assertEqual((off[:1], self.state()["off"]), ([True], True))
 
     def test_what_finds_room_before_the_call_ends_is_recorded(self):
         saves = (("off", "quiesce", 2), ("off", "stop", 3), ("begin", "quiesce", 1), ("begin", "stop", 2))
@@ -294,12 +333,14 @@ class WholeCalls(CliCase):
 
     @staticmethod
     @contextlib.contextmanager
-    def saves_fail(times=1000):
-        """The state of the node cannot be saved for some times."""
-        left = [times]
+    def saves_fail(times=1000, after=0):
+        """Let the next saves of the node's state fail."""
+        left, good = [times], [after]
 
         def save(store, memory):
-            if left[0]:
+            if good[0]:
+                good[0] -= 1
+            elif left[0]:
                 left[0] -= 1
                 raise files.StoreError("{}: no room".format(store.path))
             return really(store, memory)

@@ -195,6 +195,20 @@ class Lives(PlacingCase):
         self.assertEqual(self.call("forget")[0], 0)
         self.assertEqual((os.listdir(self.api.directory), self.pod_cores()), ([".site.json"], "0-3"))
 
+    def test_a_switch_on_behind_which_no_kubelet_starts_is_a_failure_beside_a_job_too(self):
+        run = Systemd.run
+
+        def stuck(systemd, argv, seconds):
+            return Answer(0, "", "") if "start" in argv else run(systemd, argv, seconds)
+
+        self.begin("--cpus", "2")
+        self.call("off")
+        with unittest.mock.patch.object(Systemd, "run", stuck):
+            code, err = self.call("on")
+        self.assertEqual((code, self.active()), (1, set()), err)
+        self.assertRegex(err, 'error="not open yet: .* did not start; each repair tries again"')
+        self.assertEqual((self.call("on")[0], self.active()), (0, {KUBELET, RUNTIME}))
+
     def test_on_the_way_back_pods_end_before_their_fence_where_the_kubelet_goes_too(self):
         self.begin("--cpus", "2")
         with unittest.mock.patch.object(Systemd, "run", lambda *_call: Answer(1, "active\nactive\n", "busy")):

@@ -20,7 +20,7 @@ from ..model import actions
 from ..model import settings as site
 from ..model.jobs import job_key
 from ..model.jobs.lease import Ended, Lease
-from ..model.node.state import HELD, TAKING
+from ..model.node.state import HELD
 from ..model.settings import Settings
 from ..store import files, log_line, settings_file
 from ..store.lease_store import LeaseStore
@@ -62,6 +62,10 @@ class Call:
         began = self.began if event == actions.BEGIN else now
         with carrier.work_lock(max(1.0, began + self.settings.limit - now)) as held:
             return carrier.run(event, began=began, held=held)
+
+    def is_switched_off(self) -> bool:
+        """Return what the record says, which the next call goes by."""
+        return self.memories.load(boot_id=self.world.boot_id())[0].off
 
     def keep(self) -> str:
         """Write to disk what must outlive the boot; answer why that failed. No job waits for this."""
@@ -285,19 +289,28 @@ def _off(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     if told.memory.phase != HELD:
         errors.append("pods may run on: " + (told.done.reason or "the node is not held"))
     if told.unrecorded:
-        errors.append("the next repair opens the node, as this is not recorded: " + told.unrecorded)
+        then = "goes on" if call.is_switched_off() else "opens the node"
+        errors.append("the next repair {}, as this is not recorded: {}".format(then, told.unrecorded))
     return FAILED if errors else 0, [*_told(told), ("error", "; ".join(filter(None, (*errors, kept))))]
 
 
 def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
     """Switch the node on again. It opens when its jobs have ended and the API answers, which a repair sees to."""
     call.store.prepare()
-    told = call.act(actions.ON)
+    facts: List[Tuple[str, object]] = []
+    errors = []
+    try:
+        told = call.act(actions.ON)
+        facts, unrecorded = _told(told), told.unrecorded
+        if told.unstarted:
+            errors.append("not open yet: {} did not start; each repair tries again".format(", ".join(told.unstarted)))
+    except files.StoreError as error:
+        unrecorded = str(error)
+    if unrecorded:
+        then = "still switched off" if call.is_switched_off() else "the next repair goes on"
+        errors.append("{}, as this is not recorded: {}".format(then, unrecorded))
     kept = call.keep()
-    errors = ["still switched off, as this is not recorded: " + told.unrecorded] if told.unrecorded else []
-    if told.memory.phase == TAKING and not call.store.leases():
-        errors.append("not open yet: " + told.done.reason)
-    return FAILED if errors else 0, [*_told(told), ("error", "; ".join(filter(None, (*errors, kept))))]
+    return FAILED if errors else 0, [*facts, ("error", "; ".join(filter(None, (*errors, kept))))]
 
 
 def _forget(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:

@@ -40,6 +40,7 @@ class CallResult(NamedTuple):
     counts: Mapping[str, int]
     remarks: Tuple[str, ...]
     unrecorded: str = ""  # why the next call will not know of this memory
+    unstarted: Tuple[str, ...] = ()  # units that do not run, although this call has started them
 
     @property
     def way(self) -> str:
@@ -90,8 +91,9 @@ class Executor:
             if isinstance(action, Done):
                 if seen.unseen and event != actions.END:
                     raise HostError(seen.unseen)  # the fence is drawn; all else is not known
-                unrecorded = self._record_at_last()
-                return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks), unrecorded)
+                unrecorded = self._record_at_last(event)
+                unstarted = _unstarted(seen)
+                return CallResult(action, seen.memory, dict(self.counts), tuple(self.remarks), unrecorded, unstarted)
             if isinstance(action, _AT_ONCE):
                 continue
             if held is None or turns == MOST_TURNS or not _is_question_of_repair(event, action, seen):
@@ -139,6 +141,8 @@ class Executor:
             if memory is None:
                 memory, remark = self.memories.load(boot_id=seen.boot_id)
                 self._remark(remark)
+            elif event != actions.ON:
+                memory = self._with_switch(memory)
             seen = seen._replace(now=self.world.now(), memory=memory)
             action = decide(leases, event, self.settings, seen)
             if isinstance(action, actions.Remember):
@@ -180,14 +184,23 @@ class Executor:
             self.unsaved = None
         self.at_point("after:Remember")
 
-    def _record_at_last(self) -> str:
-        """Record what could not be recorded when it was done: there may be room by now. Return why that failed."""
-        if self.unsaved is not None:
-            try:
-                with self.store.locked():
-                    self.memories.save(self.unsaved)
-            except files.StoreError as error:
-                return str(error)
+    def _with_switch(self, memory: NodeState) -> NodeState:
+        """Return an unsaved state that obeys the kill switch: `off` records its wish beside a call that runs."""
+        known, _remark = self.memories.load(boot_id=memory.boot_id)
+        return memory._replace(off=memory.off or known.off)
+
+    def _record_at_last(self, event: str) -> str:
+        """Record what could not be recorded when it was done: there may be room by now. Return why that failed.
+
+        An end does without: it has no work lock, so what another call has recorded meanwhile may be newer.
+        """
+        if self.unsaved is None or event == actions.END:
+            return ""
+        try:
+            with self.store.locked():
+                self.memories.save(self.unsaved if event == actions.ON else self._with_switch(self.unsaved))
+        except files.StoreError as error:
+            return str(error)
         return ""
 
     def _perform(self, action: actions.Action, seen: observed.Observed) -> observed.Observed:
@@ -328,6 +341,13 @@ class Executor:
     def _remark(self, remark: str) -> None:
         if remark and remark not in self.remarks:
             self.remarks.append(remark)
+
+
+def _unstarted(seen: observed.Observed) -> Tuple[str, ...]:
+    """Return the units that were started in vain. Where they were not looked at since, it is not known."""
+    if not seen.tried.get("start") or seen.active is None:
+        return ()
+    return tuple(unit for unit in seen.memory.stopped if unit not in seen.active)
 
 
 def _is_question_of_repair(event: str, action: actions.Action, seen: observed.Observed) -> bool:

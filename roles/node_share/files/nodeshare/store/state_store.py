@@ -40,7 +40,7 @@ class StateStore:
         try:
             content = files.read(self.path)
             if content is not None:
-                return _from_json(json.loads(content.decode("utf-8"))), ""
+                return self._with_fence(_from_json(json.loads(content.decode("utf-8")))), ""
         except (files.StoreError, ValueError, KeyError, TypeError) as error:
             remark = "{}: unreadable ({}); judged by the fence".format(self.path, error)
             return self._by_fence(boot_id, self.fenced()), remark
@@ -49,8 +49,15 @@ class StateStore:
         except files.StoreError as error:
             return self._by_fence(boot_id, ()), str(error)
         if not stopped and not os.path.lexists(self.disk_off):
-            return NodeState(boot_id), ""
-        return self._by_fence("", stopped)._replace(unconfirmed=bool(stopped)), ""  # of an earlier boot
+            return self._with_fence(NodeState(boot_id)), ""
+        return self._with_fence(
+            self._by_fence("", stopped)._replace(unconfirmed=bool(stopped))
+        ), ""  # of an earlier boot
+
+    def _with_fence(self, memory: NodeState) -> NodeState:
+        """Return the state with the units that a call has fenced and could not record: only their fence names them."""
+        lost = tuple(unit for unit in self.fenced() if unit not in memory.stopped)
+        return memory._replace(phase=TAKING, way=STOP, stopped=memory.stopped + lost) if lost else memory
 
     def _by_fence(self, boot_id: str, stopped: Tuple[str, ...]) -> NodeState:
         way = STOP if stopped else QUIESCE
