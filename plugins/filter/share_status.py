@@ -54,7 +54,7 @@ def share_status(
 def _node(sharing: t.Mapping[str, t.Any]) -> t.Iterator[str]:
     yield "batch scripts act" if sharing["enabled"] else "batch scripts are inert"
     if sharing["error"]:
-        yield f"nodeshare does not answer: {sharing['error']}"
+        yield f"state not known: {sharing['error']}"
     shown = sharing["node"]
     if shown:
         off = f", {_off(shown)}" if shown["off"] else ""
@@ -144,9 +144,9 @@ def _unasked(
 def _without_facts(known: t.Mapping[str, t.Any]) -> str:
     """Say why a host has no facts. On a host that was reached, the task that reads them has failed."""
     read = known.get(READ)
-    return (
-        "its record could not be read: see its error above" if read and not read.get("unreachable") else "not reached"
-    )
+    if not read or read.get("unreachable"):
+        return "not reached"
+    return "no answer in time" if read.get("timedout") else "its record could not be read: see its error above"
 
 
 def _shown(fact: t.Mapping[str, t.Any]) -> t.Mapping[str, t.Any] | None:
@@ -189,8 +189,8 @@ def _looks(
     """Say what needs a look on a host; `converted` says whether any node of the site is."""
     groups, shown = known["group_names"], _shown(fact)
     if fact["sharing"]["error"]:
-        yield "nodeshare does not answer"
-    # Slurm's scripts are on every node, converted or not. Where nodeshare does not answer, this is not known.
+        yield "its state is not known: see its line above"
+    # Slurm's scripts are on every node, converted or not. Where the state is not known, this is not known either.
     elif "converged_shared" in groups and not shown:
         yield "in converged_shared, and not converted"
     if not fact["present"]:

@@ -65,7 +65,7 @@ def test_a_node_is_told_as_it_sees_itself_and_as_both_clusters_see_it() -> None:
 
 def test_what_did_not_answer_is_unknown_and_never_nothing() -> None:
     line = STATUS(host(error="disk is full", services={}), {"failed": True}, None)
-    assert "nodeshare does not answer: disk is full" in line
+    assert "state not known: disk is full" in line
     assert line.endswith("kubelet unknown; Slurm unknown; Kubernetes unknown")
 
 
@@ -148,7 +148,7 @@ def test_inert_scripts_are_no_look_at_a_host_that_is_no_node() -> None:
     [
         ({"node": {}, "enabled": False}, UNCONVERTED),
         ({"node": None, "enabled": False}, UNCONVERTED),
-        ({"node": {}, "error": "exit 1"}, "look at n1: nodeshare does not answer"),
+        ({"node": {}, "error": "exit 1"}, "look at n1: its state is not known: see its line above"),
         ({"node": OPEN}, "nothing needs a look"),
     ],
 )
@@ -250,13 +250,13 @@ def test_a_node_without_a_kubelet_of_ours_is_with_jobs_alone(roles: list[str], k
 
 @pytest.mark.parametrize("fact_of", [left(["node_kubelet"], "active", error="exit 1"), host(error="exit 1")])
 def test_a_node_on_which_nodeshare_does_not_answer_is_in_no_known_state(fact_of: dict[str, Any]) -> None:
-    assert summed(n1=fact_of) == ["1 node: 1 unknown", "look at n1: nodeshare does not answer"]
+    assert summed(n1=fact_of) == ["1 node: 1 unknown", "look at n1: its state is not known: see its line above"]
 
 
 def test_a_host_of_which_systemd_does_not_answer_is_in_no_known_state_although_it_has_no_record() -> None:
     bare = {**BARE, "sharing": {**BARE["sharing"], "error": "systemctl: timed out"}}  # type: ignore[dict-item]
     known = {**host(), "ansible_facts": {"converged_share": bare}}
-    assert summed(n1=known) == ["1 node: 1 unknown", "look at n1: nodeshare does not answer"]
+    assert summed(n1=known) == ["1 node: 1 unknown", "look at n1: its state is not known: see its line above"]
 
 
 DAMAGED = {"failed": True, "msg": "record /var/lib/converged/record is damaged"}
@@ -268,6 +268,7 @@ REFUSED = {"unreachable": True, "msg": "Connection refused"}
     [
         (DAMAGED, "look at n1: its record could not be read: see its error above"),
         (REFUSED, "look at n1: not reached"),
+        ({"failed": True, "msg": "Timed out", "timedout": {"period": 300}}, "look at n1: no answer in time"),
         (None, "look at n1: not reached"),
     ],
 )
