@@ -77,6 +77,7 @@ PLAYBOOKS = {
 OF_MOLECULE = ("molecule-notest", "notest")
 # Groups that an inventory may lack.
 _OURS = ("nodes", "shared", "controllers", "kube", "excepted")
+_ALWAYS = ("all", "localhost", "127.0.0.1", "::1")
 # What makes a word of a pattern more than a name: wildcards, a regular expression, a range, a file.
 _NO_NAME = re.compile(r"[*?\[\]~@{]")
 
@@ -123,7 +124,7 @@ def options(asked: Asked) -> Findings:
         yield refuse("tags", f"{' '.join(given)} does not go with {asked.playbook}", playbook.tags)
     # Ansible warns of such a name and goes on, as if the host had been done.
     names = {word.lstrip("!&") for word in asked.words if not _NO_NAME.search(word)}
-    unknown = names - asked.known - {f"converged_{name}" for name in _OURS} - {"all", "localhost"}
+    unknown = names - asked.known - {f"converged_{name}" for name in _OURS} - set(_ALWAYS)
     if unknown and set(asked.hosts) & set(asked.left):
         text = f"{shown(sorted(unknown))}: the inventory has no such host or group"
         yield refuse("unknown_host", text, "correct the name, or leave it out; nothing was done on any host")
