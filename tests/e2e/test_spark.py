@@ -110,7 +110,7 @@ def story(site: Sharing, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return Story(since, verified, pods, group, before, during, job, log, watched, guide.left)
 
 
-# In every change both words by rehearsals, in test_playbooks.py and test_verify_spark.py.
+# In every change rehearsals prove both: test_playbooks.py and test_verify_spark.py.
 @pytest.mark.soak
 def test_verify_refuses_a_namespace_without_a_quota_and_warns_of_deadlines(site: Sharing, tmp_path: Path) -> None:
     """What is refused without the cluster is rehearsed: `test_verify_spark.py`."""

@@ -69,7 +69,7 @@ def test_a_conversion_takes_a_running_job_into_account(site: TorqueSite) -> None
     assert "; Torque free; Kubernetes Ready" in said, said
 
 
-# In every change the demo's second run.
+# In every change the second run of the demo proves it.
 @pytest.mark.soak
 def test_a_second_run_changes_nothing(site: TorqueSite) -> None:
     again = site.play("site")

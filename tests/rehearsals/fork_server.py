@@ -39,6 +39,7 @@ MORE_SECONDS = 120
 END_SECONDS = 30
 
 _servers: dict[str, Server] | None = None
+_begins = threading.Lock()
 
 
 def program(
@@ -60,9 +61,10 @@ def ansible_playbook(
         return program(words, folder, environ, seconds)
     given = dict(os.environ if environ is None else environ)
     key = json.dumps({name: value for name, value in given.items() if name not in LATE}, sort_keys=True)
-    if key not in _servers:
-        _servers[key] = Server(given)
-    server = _servers[key]
+    with _begins:
+        if key not in _servers:
+            _servers[key] = Server(given)
+        server = _servers[key]
     if not server.is_free.acquire(blocking=False):
         return program(words, folder, environ, seconds)
     try:
