@@ -27,7 +27,8 @@ ASKED = {
 KUBELET_ROLES = frozenset(("kube_join", "kubelet_config", "node_kubelet"))
 # What systemd says of a service that does not run.
 ENDED = ("inactive", "failed", "unknown")
-OFF, GOING_OFF = "switched off", "being switched off"
+OFF = "switched off"
+GOING_OFF = "being switched off"
 
 
 def share_status(
