@@ -74,8 +74,9 @@ def leftovers(known: dict[str, Any]) -> list[str]:
     found = [f"folder {bed_dir(name)}"] if bed_dir(name).exists() else []
     found += [f"namespace {path}" for path in known["namespaces"] if path and Path(path).exists()]
     for podman in engines():
-        wanted = ("--external", "--filter", f"name=^{name}-", "--format", "{{.Names}}")
-        found += [f"container {one}" for one in podman.call("ps", "--all", *wanted).out.split()]
+        # podman does not filter containers of which only the storage is there: another bed may be making some.
+        named = podman.call("ps", "--all", "--external", "--format", "{{.Names}}").out.split()
+        found += [f"container {one}" for one in named if one.startswith(f"{name}-")]
         found += [f"storage of {one}" for one in ids if (podman.storage_dir / "overlay-containers" / one).exists()]
     if run(["podman", "network", "exists", name], timeout=30, check=False).rc == 0:
         found.append(f"network {name}")
@@ -111,6 +112,17 @@ def processes(known: dict[str, Any]) -> list[str]:
         if stray or any(one in groups or one in command for one in known["ids"]):
             found.append(f"{folder.name} {command}")
     return found
+
+
+def strand(subnet: str) -> None:
+    """Leave a chain for a subnet in the firewall, as the engine does now and then when the last container goes."""
+    chain = "NETAVARK-STRANDED"
+    for words in (
+        ["-N", chain],
+        ["-A", chain, "-d", subnet, "-j", "ACCEPT"],
+        ["-A", "POSTROUTING", "-s", subnet, "-j", chain],
+    ):
+        run(["iptables", "--wait", "20", "--table", "nat", *words], timeout=60)
 
 
 def sysctls() -> dict[str, str]:
@@ -161,6 +173,8 @@ def main(arguments: list[str]) -> Any:
             return facts(name)
         case ["leftovers"]:
             return leftovers(json.load(sys.stdin))
+        case ["strand", subnet]:
+            return strand(subnet)
         case ["sysctls"]:
             return sysctls()
         case ["holders"]:

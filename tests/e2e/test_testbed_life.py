@@ -57,6 +57,7 @@ def test_down_removes_all_that_up_and_a_kubelet_have_made() -> None:
     assert int(machine.ask("sysctls")["fs.inotify.max_user_instances"]) >= 8192
     assert NAME in machine.ask("holders")
 
+    machine.ask("strand", known["subnet"])
     api.take_down(NAME)
 
     assert leftovers(known) == []

@@ -14,7 +14,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from testbed import machines, sysctls
+from testbed import machines, network, sysctls
 from testbed.cgroups import Way
 from testbed.parallel import in_parallel
 from testbed.paths import bed_dir
@@ -60,7 +60,10 @@ def remove(store: BedStore) -> None:
         for podman in engines(name):
             podman.configure()
             in_parallel([partial(podman.rm, container) for container in containers(podman, name)])
-            in_parallel([partial(podman.network_rm, network) for network in podman.networks(name)])
+            for found in podman.networks(name):
+                # Before it goes: from then on another bed may take its subnet.
+                network.clear(podman.bridge(found), podman.subnet(found))
+                podman.network_rm(found)
         sysctls.release(name)
         for path in reversed(mounted_below(folder)):
             run(["umount", "--lazy", path], timeout=30)

@@ -258,6 +258,11 @@ class Podman:
         found: str = json.loads(self.call("network", "inspect", network).out)[0]["network_interface"]
         return found
 
+    def subnet(self, network: str) -> str:
+        """Return the subnet of a network of ours, which has one."""
+        found: str = json.loads(self.call("network", "inspect", network).out)[0]["subnets"][0]["subnet"]
+        return found
+
     def networks(self, bed: str) -> list[str]:
         """Return the networks of a bed. All storages share them, and another cache may have a bed of that name."""
         found = json.loads(
