@@ -16,10 +16,12 @@ import unittest.mock
 from handover_case import HandoverCase
 from nodeshare.host.real_host import RealHost
 from nodeshare.model import actions
+from nodeshare.model.answer import Answer
 from nodeshare.model.node.state import STOP
 from nodeshare.model.settings import Settings
 from nodeshare.store import files, lock
 from nodeshare.store.state_store import StateStore
+from simulated_host import Systemd
 from simulation import KUBELET, RUNTIME, quick_directory
 from test_cli import CliCase
 from test_placing_calls import PlacingCase
@@ -287,7 +289,7 @@ class WholeCalls(CliCase):
                 with self.saves_fail():
                     code, err = self.call("on")
                 self.assertEqual((code, self.state()["off"]), (1, True), err)
-                self.assertIn('error="still switched off, as this is not recorded: ', err)
+                self.assertRegex(err, 'error="still switched off: .*no room')
                 self.assertEqual((self.call("on")[0], self.state()["off"]), (0, False))
                 self.call(*self.job("end"))
                 self.call("repair")
@@ -315,6 +317,39 @@ class WholeCalls(CliCase):
         with self.saves_fail(1), unittest.mock.patch.object(RealHost, "evict", evicted):
             self.call(*self.job("begin"))
         self.assertEqual((off[:1], self.state()["off"]), ([True], True))
+
+    def test_what_only_its_fence_names_is_started_until_it_runs(self):
+        run = Systemd.run
+
+        def stuck(systemd, argv, seconds):
+            return Answer(0, "", "") if "start" in argv else run(systemd, argv, seconds)
+
+        self.call("repair")  # there is a record, which names nothing as stopped
+        with self.saves_fail():
+            self.call("off")
+        with unittest.mock.patch.object(Systemd, "run", stuck):
+            self.call("repair")
+        self.assertEqual(self.active(), set())
+        self.call("repair")
+        self.assertEqual((self.active(), self.state()["phase"]), (UNITS, "open"))
+
+    def test_what_only_its_fence_names_gets_its_cores_back(self):
+        self.configure(handover="stop")
+        self.call("repair")
+        with self.saves_fail():
+            self.call(*self.job("begin"))
+        self.call(*self.job("end"))
+        with unittest.mock.patch.object(RealHost, "release", autospec=True, side_effect=RealHost.release) as release:
+            self.call("repair")
+        self.assertEqual((self.active(), release.called), (UNITS, True))
+
+    def test_a_switch_that_waits_for_a_lock_in_vain_says_so(self):
+        self.call("off")
+        busy = files.StoreError("work: not free within 90 s")
+        with unittest.mock.patch("nodeshare.run.cli.Call.act", side_effect=busy):
+            code, err = self.call("on")
+        self.assertEqual(code, 1)
+        self.assertIn('error="still switched off: work: not free within 90 s"', err)
 
     def test_what_finds_room_before_the_call_ends_is_recorded(self):
         saves = (("off", "quiesce", 2), ("off", "stop", 3), ("begin", "quiesce", 1), ("begin", "stop", 2))

@@ -23,6 +23,8 @@ from nodeshare.model.answer import Answer
 from nodeshare.model.cpu_list import format_cpus, parse_cpus
 from nodeshare.model.node import names
 from nodeshare.model.node.observed import Pod
+from nodeshare.store import files
+from nodeshare.store.state_store import StateStore
 from simulated_host import Systemd
 from test_cli import KUBELET, RUNTIME, CliCase
 from test_kube import KubeCase
@@ -208,6 +210,24 @@ class Lives(PlacingCase):
         self.assertEqual((code, self.active()), (1, set()), err)
         self.assertRegex(err, 'error="not open yet: .* did not start; each repair tries again"')
         self.assertEqual((self.call("on")[0], self.active()), (0, {KUBELET, RUNTIME}))
+
+    def test_a_kubelet_that_only_its_fence_names_is_started_until_it_runs(self):
+        run = Systemd.run
+
+        def stuck(systemd, argv, seconds):
+            return Answer(0, "", "") if "start" in argv else run(systemd, argv, seconds)
+
+        def no_room(store, _memory):
+            raise files.StoreError(store.path + ": no room")
+
+        self.call("repair")  # there is a record, which names nothing as stopped
+        with unittest.mock.patch.object(StateStore, "save", no_room):
+            self.call("off")
+        with unittest.mock.patch.object(Systemd, "run", stuck):
+            self.call("repair")
+        self.assertEqual(self.active(), set())
+        self.call("repair")
+        self.assertEqual(self.active(), {KUBELET, RUNTIME})
 
     def test_on_the_way_back_pods_end_before_their_fence_where_the_kubelet_goes_too(self):
         self.begin("--cpus", "2")

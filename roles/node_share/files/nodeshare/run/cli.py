@@ -308,7 +308,7 @@ def _on(options: Any, call: Call) -> Tuple[int, List[Tuple[str, object]]]:
         unrecorded = str(error)
     if unrecorded:
         then = "still switched off" if call.is_switched_off() else "the next repair goes on"
-        errors.append("{}, as this is not recorded: {}".format(then, unrecorded))
+        errors.append("{}: {}".format(then, unrecorded))
     kept = call.keep()
     return FAILED if errors else 0, [*facts, ("error", "; ".join(filter(None, (*errors, kept))))]
 

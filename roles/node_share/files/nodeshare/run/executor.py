@@ -123,12 +123,10 @@ class Executor:
             return self.memories.load(boot_id=boot_id)[0].forgotten
 
     def _mend_fence(self) -> None:
-        """Make fence and record agree: a call may have been killed between the two."""
+        """Fence again what is on record as stopped: a call may have been killed between the two."""
         with self.store.locked():
             memory, remark = self.memories.load(boot_id=self.world.boot_id())
-            stopped = memory.stopped
-            self.memories.lift(tuple(unit for unit in self.memories.fenced() if unit not in stopped))
-            self._remark(self.memories.raise_fence(stopped))
+            self._remark(self.memories.raise_fence(memory.stopped))
             if not remark and not os.path.lexists(self.memories.path):
                 with contextlib.suppress(files.StoreError):
                     self.memories.save(memory)  # from now on no call has to ask the disk
@@ -192,7 +190,7 @@ class Executor:
     def _record_at_last(self, event: str) -> str:
         """Record what could not be recorded when it was done: there may be room by now. Return why that failed.
 
-        An end does without: it has no work lock, so what another call has recorded meanwhile may be newer.
+        An end does not record: it has no work lock, so what another call has recorded meanwhile may be newer.
         """
         if self.unsaved is None or event == actions.END:
             return ""
@@ -295,6 +293,7 @@ class Executor:
             self._remark(self.memories.raise_fence(action.units))
             world.stop_units(action.units, force=action.force)
         elif isinstance(action, actions.StartUnits):
+            self._record_before_lifting(seen.boot_id)
             self.memories.lift(action.units)
             world.start_units(action.units)
         elif isinstance(action, actions.Terminate):
@@ -302,6 +301,15 @@ class Executor:
         elif isinstance(action, actions.Kill):
             world.kill(action.uids)
         return _stale(seen)
+
+    def _record_before_lifting(self, boot_id: str) -> None:
+        """Record what the next call needs when a start fails: until now the fence may be all that names the units."""
+        with self.store.locked():
+            memory, _remark = self.memories.load(boot_id=boot_id)
+            try:
+                self.memories.save(memory)
+            except files.StoreError as error:
+                raise HostError("not started, as this is not recorded: {}".format(error)) from error
 
     def _effect_apart(self, action: actions.Action) -> None:
         """Carry out an effect that is not looked at afterwards."""

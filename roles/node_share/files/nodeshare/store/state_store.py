@@ -47,7 +47,7 @@ class StateStore:
         try:
             stopped = self.kept()
         except files.StoreError as error:
-            return self._by_fence(boot_id, ()), str(error)
+            return self._by_fence(boot_id, self.fenced()), str(error)
         if not stopped and not os.path.lexists(self.disk_off):
             return self._with_fence(NodeState(boot_id)), ""
         return self._with_fence(
@@ -57,7 +57,9 @@ class StateStore:
     def _with_fence(self, memory: NodeState) -> NodeState:
         """Return the state with the units that a call has fenced and could not record: only their fence names them."""
         lost = tuple(unit for unit in self.fenced() if unit not in memory.stopped)
-        return memory._replace(phase=TAKING, way=STOP, stopped=memory.stopped + lost) if lost else memory
+        if not lost:
+            return memory
+        return memory._replace(phase=TAKING, way=STOP, confined=True, stopped=memory.stopped + lost)
 
     def _by_fence(self, boot_id: str, stopped: Tuple[str, ...]) -> NodeState:
         way = STOP if stopped else QUIESCE
