@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from testbed import api, down, parallel, podman, sysctls
+from testbed import api, down, network, parallel, podman, sysctls
 from testbed.cgroups import Way
 from testbed.errors import BedError
 from testbed.paths import bed_dir
@@ -36,13 +36,17 @@ class Killed(BaseException):
 class Engine:
     """What exists on a machine, and a power supply that fails at a chosen moment.
 
-    It answers podman and umount as `testbed` calls them. A container is first in the storage alone, where it has a
-    name and nothing else, and is podman's a moment later.
+    It answers podman, umount, ip and iptables as `testbed` calls them. A container is first in the storage alone, where
+    it has a name and nothing else, and is podman's a moment later. The link and the rule of a network stay when its
+    last container goes.
     """
 
     def __init__(self) -> None:
         self.containers: set[str] = set()
         self.networks: dict[str, dict[str, str]] = {}
+        self.subnets: dict[str, str] = {}
+        self.links: set[str] = set()
+        self.rules: list[str] = []
         self.mounts: list[str] = []
         self.sysctls: set[str] = set()
         self.lives = 0
@@ -72,6 +76,23 @@ class Engine:
             case ["network", "create", *_, name]:
                 labels = (words[at + 1] for at, word in enumerate(words) if word == "--label")
                 self.networks[name] = dict(label.split("=") for label in labels)
+                self.subnets[name] = words[words.index("--subnet") + 1]
+                self.links.add(f"podman-{name}")
+                self.rules.append(f"-A POSTROUTING -s {self.subnets[name]} -j NETAVARK-{name}")
+            case ["network", "inspect", name]:
+                return json.dumps(
+                    [{"network_interface": f"podman-{name}", "subnets": [{"subnet": self.subnets[name]}]}]
+                )
+            case ["iptables-save", "--table", table]:
+                return "\n".join(self.rules if table == "nat" else [])
+            case ["iptables", "--wait", _, "--table", "nat", "--delete", *rule]:
+                self.rules.remove(" ".join(["-A", *rule]))
+            case ["iptables", "--wait", _, "--table", "nat", "--flush" | "--delete-chain", _]:
+                return ""
+            case ["ip", "-json", "link"]:
+                return json.dumps([{"ifname": name} for name in sorted(self.links)])
+            case ["ip", "link", "delete", name]:
+                self.links.remove(name)
             case ["network", "ls", "--filter", wanted, *_]:
                 key, _equal, value = wanted.removeprefix("label=").partition("=")
                 found = [(name, labels) for name, labels in self.networks.items() if labels.get(key) == value]
@@ -101,7 +122,7 @@ class Engine:
             podman.create(ContainerSpec(host.container, host.name, "image", bed.network, host.ip))
 
     def left(self) -> set[str]:
-        return {*self.containers, *self.networks, *self.mounts, *self.sysctls}
+        return {*self.containers, *self.networks, *self.links, *self.rules, *self.mounts, *self.sysctls}
 
 
 OTHERS = {"b-n1-n1", "b-x-ctl", "a-n1", "bb-n1", "b-"}
@@ -129,6 +150,7 @@ def test_down_removes_everything_however_often_up_and_down_are_killed(
         patched.setattr(os, "fsync", fsync)
         patched.setattr(podman, "run", engine.run)
         patched.setattr(down, "run", engine.run)
+        patched.setattr(network, "run", engine.run)
         patched.setattr(down, "mounts", lambda: list(engine.mounts))
         patched.setattr(sysctls, "release", engine.sysctls.discard)
         patched.setattr(parallel, "AT_ONCE", 1)
