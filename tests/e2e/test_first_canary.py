@@ -150,7 +150,7 @@ def test_a_pod_and_a_job_prove_it(site: Canary) -> None:
 
 
 # In every change: the same playbook by its modules in unit/plugins/action/test_share_diff.py and on paper in
-# rehearsals/test_conversion.py. That a check touches nothing: `node_state` in test_node_state, plans in the demo.
+# test_conversion.py. That a check touches nothing: `node_state` in test_node_state, plans in the demo.
 @pytest.mark.soak
 def test_the_plan_of_the_way_back_prints_each_difference_once_and_changes_nothing(site: Canary) -> None:
     # It ends by itself, a while after the kubelet's start.

@@ -50,7 +50,7 @@ def conf(site: Sharing) -> str:
     return site.ctl(f"cat {CONF}")
 
 
-# In every change rehearsals/test_conversion.py: the batch goes on, the next batch is converted, and the run fails.
+# In every change test_conversion.py: the batch goes on, the next batch is converted, and the run fails.
 def test_a_node_that_is_lost_behind_the_plan_costs_no_other_within_the_budget(site: Sharing) -> None:
     with site.started("site", converged_serial=[1, len(site.nodes) - 2, 1], converged_max_fail_percentage=50) as run:
         assert run.stdout is not None

@@ -78,7 +78,7 @@ def has_runtime(site: ConvertedSite, node: str) -> bool:
     return site.node(node, "ls -d /etc/containerd || true") != ""
 
 
-# In every change: rehearsals/test_conversion.py (no token is left, no node behind the canary is touched), and a
+# In every change: test_conversion.py (no token is left, no node behind the canary is touched), and a
 # join that kubeadm fails and that is taken back in test_node_kubelet.
 @pytest.mark.soak
 def test_a_canary_that_fails_stops_the_run(site: ConvertedSite, job: str) -> None:

@@ -39,9 +39,9 @@ ON_BEDS = frozenset({"test", "soak", "bench"})
 # Scenarios that build what `supplies` does not have.
 BUILDING = {"singularity_cri"}
 # Gates that are not part of `make check`, which a developer waits for.
-LONGER = {"pbs", "torque", "rehearsals"}
+LONGER = {"pbs", "torque", "rehearsals", "rehearsals-conversion"}
 # Gates that take more than half of the usual limit on a machine that has other work.
-SLOW = {"rehearsals"}
+SLOW = {"rehearsals", "rehearsals-conversion"}
 # Gates with tests that draw. The others do not see the seed of a run, so what they prove counts for every seed.
 DRAWING = {
     "payloads",

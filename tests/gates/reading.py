@@ -74,7 +74,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leave out modules that bear the mark as a whole, so that what they import is imported for no other test."""
     if collection_path.suffix != ".py":
         return None
-    return f"\npytestmark = pytest.mark.{MARK}\n" in collection_path.read_text(encoding="utf-8") or None
+    # Pytest also asks about modules beside the folder that it was given. To read one here is not to use it.
+    before = {*_seen}
+    text = collection_path.read_text(encoding="utf-8")
+    _seen.intersection_update(before)
+    return f"\npytestmark = pytest.mark.{MARK}\n" in text or None
 
 
 @pytest.hookimpl(wrapper=True)

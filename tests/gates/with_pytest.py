@@ -18,6 +18,8 @@ FOLDERS = {
     # Tests of processes and servers, which wait half of their time.
     "placement-app": "tests/placement/app",
     "rehearsals": "tests/rehearsals",
+    # About half of the time of all rehearsals.
+    "rehearsals-conversion": "tests/rehearsals/conversion",
     "pbs": "tests/pbs",
     "torque": "tests/torque",
 }

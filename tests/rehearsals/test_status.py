@@ -26,7 +26,7 @@ def facts(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def site(stage: Stage, folder: Path, **groups: Sequence[str]) -> Rehearsal:
-    """Return a site of open nodes, whose batch system and Kubernetes answer."""
+    """Return a site of open nodes: its batch system and Kubernetes answer."""
     rehearsal = Rehearsal(stage, folder, {**HOSTS, **groups})
     rehearsal.answer(facts(OPEN), module="share_facts")
     rehearsal.answer(facts({}), module="share_facts", host="ctl")

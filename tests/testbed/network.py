@@ -80,6 +80,8 @@ def rule_removals(saved: str, subnet: str) -> Iterator[list[str]]:
     for _append, *words in own:
         yield ["--delete", *words]
     targets = [words[words.index("-j") + 1] for words in own if "-j" in words]
-    for chain in dict.fromkeys(target for target in targets if target.startswith("NETAVARK-")):
+    # Chains of published ports are shared by all networks.
+    chains = [target for target in targets if target.startswith("NETAVARK-") and "HOSTPORT" not in target]
+    for chain in dict.fromkeys(chains):
         yield ["--flush", chain]
         yield ["--delete-chain", chain]

@@ -63,7 +63,7 @@ def test_a_machine_has_a_kernel_of_its_own_with_cgroup_v2_alone_and_two_numa_nod
     assert {"Sockets=2", "CoresPerSocket=2", "CPUTot=4"} <= set(site.ctl("scontrol show node n1").split())
 
 
-# In every change: what the role asks for in rehearsals/test_conversion.py, and that modules are loaded and unloaded in
+# In every change: what the role asks for in test_conversion.py, and that modules are loaded and unloaded in
 # unit/plugins/module_utils/_record/test_any_history.py.
 @pytest.mark.soak
 def test_the_role_loads_the_modules_of_the_kernel_and_the_way_back_unloads_them(site: MachineHosts) -> None:

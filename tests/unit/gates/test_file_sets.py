@@ -263,7 +263,8 @@ def test_a_change_runs_what_reads_it() -> None:
     assert not daemon & {"payloads", "rehearsals", "unit"}
     assert gates_that_read("tests/placement/core/test_scheduler.py") & {*FOLDERS} == {"placement"}
     assert gates_that_read("tests/placement/app/test_loop.py") & {*FOLDERS} == {"placement-app"}
-    assert gates_that_read("tests/rehearsals/test_conversion.py") & {*FOLDERS} == {"rehearsals"}
+    assert gates_that_read("tests/rehearsals/test_verify.py") & {*FOLDERS} == {"rehearsals"}
+    assert gates_that_read("tests/rehearsals/conversion/test_batches.py") & {*FOLDERS} == {"rehearsals-conversion"}
     assert gates_that_read("roles/placement/tasks/main.yml") >= {"placement", "rehearsals", "unit"}
     assert {"payloads", "pbs", "torque", "e2e-handover", "e2e-pbs-site", "demo"} <= nodeshare
     assert not {name for name in nodeshare if "placement" in name or name == "rehearsals"}

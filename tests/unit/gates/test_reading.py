@@ -72,6 +72,11 @@ def test_list(path, how):
 """
 
 
+def below(gate: str) -> list[str]:
+    """Return the gates that have a folder below that of this gate."""
+    return {"placement": ["placement-app"], "rehearsals": ["rehearsals-conversion"]}.get(gate, [])
+
+
 def watched(folder: Path, text: str, gate: str = GATE) -> subprocess.CompletedProcess[str]:
     """Run a module of tests with the plugin."""
     (folder / "test_it.py").write_text(text, encoding="utf-8")
@@ -207,9 +212,18 @@ def test_the_tests_of_each_folder_are_run_once_and_watched_for_their_gate(noting
             words = noting.commands[-1]
             assert words[-1] == with_pytest.FOLDERS[gate.name]
             left = [word for word in words if word.startswith("--ignore")]
-            assert left == (["--ignore=tests/placement/app"] if gate.name == "placement" else [])
+            assert left == [f"--ignore={with_pytest.FOLDERS[name]}" for name in below(gate.name)]
             assert f"--gate={gate.name}" in words
             assert words[words.index("gates.reading") - 1] == "-p"
+
+
+@pytest.mark.prose  # it collects files that `unit` does not read
+@pytest.mark.parametrize("gate", [gate for name in with_pytest.FOLDERS for gate in below(name)])
+def test_modules_beside_the_folder_of_a_gate_are_none_of_its_reading(gate: str) -> None:
+    argv = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "gates.reading", f"--gate={gate}"]
+    argv += ["-p", "no:cacheprovider", with_pytest.FOLDERS[gate]]
+    done = subprocess.run(argv, cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 # How a module can have the mark in its text: in full, or by a name that is kept elsewhere.

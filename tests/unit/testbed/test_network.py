@@ -44,5 +44,10 @@ def test_a_chain_that_all_networks_share_stays() -> None:
     assert removals(FILTER, "10.89.3.0/24") == [f"--delete {rule}"]
 
 
+def test_a_chain_of_published_ports_stays() -> None:
+    rule = "NETAVARK-HOSTPORT-SETMARK -s 10.89.3.0/24 -j NETAVARK-HOSTPORT-MASQ"
+    assert removals(f"*nat\n-A {rule}\nCOMMIT\n", "10.89.3.0/24") == [f"--delete {rule}"]
+
+
 def test_nothing_is_taken_out_for_a_subnet_that_no_rule_names() -> None:
     assert removals(NAT + FILTER, "10.89.0.0/24") == []

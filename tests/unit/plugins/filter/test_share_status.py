@@ -220,7 +220,7 @@ def test_inert_scripts_need_a_look_on_a_node_that_is_still_being_switched_off() 
 
 
 def left(roles: list[str], kubelet: str, **sharing: Any) -> dict[str, Any]:
-    """Return a node without nodeshare whose record names these roles."""
+    """Return a node without nodeshare: its record names these roles."""
     known = host(enabled=False, services={"kubelet": kubelet}, **sharing)
     known["ansible_facts"]["converged_share"]["roles"] = roles
     return known
