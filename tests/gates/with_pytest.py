@@ -18,7 +18,7 @@ FOLDERS = {
     # Tests of processes and servers, which wait half of their time.
     "placement-app": "tests/placement/app",
     "rehearsals": "tests/rehearsals",
-    # About half of the time of all rehearsals.
+    # Apart, as all rehearsals in one gate came near the time that a gate may take.
     "rehearsals-conversion": "tests/rehearsals/conversion",
     "pbs": "tests/pbs",
     "torque": "tests/torque",
