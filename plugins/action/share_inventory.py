@@ -70,4 +70,6 @@ class ActionModule(JudgingAction):
             names = {name for own in variables.values() for name in own}
             judged = _asked.site(asked, _asked.Inventory(groups, variables))
             found[CLUSTER] = [*_asked.misplaced(asked, names), *judged]
+        elif asked.playbook == "restore":
+            found[CLUSTER] = list(_asked.way_back(_asked.Inventory(groups, {})))
         return found

@@ -23,20 +23,25 @@ LEFT_ALONE = ("converged_excepted", "converged_left_out")
 Groups = t.Mapping[str, t.Sequence[str]]
 
 
-def share_hosts(groups: Groups, group: str, named: t.Collection[str], skip_tags: t.Collection[str] = ()) -> str:
-    """Return the pattern of the hosts of a group that this run goes to; `named` are those that it is asked to go to.
-
-    Raise AnsibleFilterError where `skip_tags` leave out the checks before, which bear the tag `always`.
-    """
-    if "always" in skip_tags:
-        raise AnsibleFilterError(
-            "--skip-tags always does not go with site: leave it out: no host is touched before the checks"
-        )
+def share_hosts(groups: Groups, group: str, named: t.Collection[str]) -> str:
+    """Return the pattern of the hosts of a group that this run goes to; `named` are those that it is asked to go to."""
     those = groups.get(group) or ()
     names = (
         group if set(those) <= set(named) else ":".join(host for host in those if host in named) or f"{group}:!{group}"
     )
     return names + "".join(f":!{name}" for name in LEFT_ALONE if groups.get(name))
+
+
+def share_checked(pattern: t.Any, playbook: str, skip_tags: t.Collection[str]) -> t.Any:
+    """Return the pattern of the hosts to which a playbook goes behind its checks, which bear the tag `always`.
+
+    Raise AnsibleFilterError where `skip_tags` leave them out.
+    """
+    if "always" in skip_tags:
+        raise AnsibleFilterError(
+            f"--skip-tags always does not go with {playbook}: leave it out: no host is touched before the checks"
+        )
+    return pattern
 
 
 def share_sorted(known: t.Mapping[str, t.Any], pending: bool) -> dict[str, t.Any]:
@@ -90,6 +95,7 @@ class FilterModule:
     def filters(self) -> dict[str, t.Callable[..., t.Any]]:
         return {
             "share_batches": share_batches,
+            "share_checked": share_checked,
             "share_hosts": share_hosts,
             "share_proves_nothing": share_proves_nothing,
             "share_sorted": share_sorted,

@@ -155,6 +155,19 @@ def site(asked: Asked, inventory: Inventory) -> Findings:
     yield from _needed(inventory)
 
 
+def way_back(inventory: Inventory) -> Findings:
+    """Yield what is wrong with the inventory of a way back: with no controller left it goes as far as it can."""
+    controllers, excepted = inventory.group("controllers"), inventory.group("excepted")
+    left = [host for host in controllers if host not in excepted]
+    if left and left[0] != controllers[0]:
+        yield refuse(
+            "groups",
+            f"{controllers[0]}, the first of converged_controllers, is in converged_excepted, and the site is locked"
+            " and the batch system asked from the first",
+            f"put {left[0]} first",
+        )
+
+
 def _shared(inventory: Inventory, asked: Asked) -> Findings:
     nodes, shared = inventory.group("nodes"), inventory.group("shared")
     beside = [host for host in shared if host not in nodes]

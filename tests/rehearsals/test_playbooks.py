@@ -109,6 +109,20 @@ def test_a_conversion_needs_groups_that_say_where_it_goes(tmp_path: Path, groups
     assert said in refused(run(tmp_path, "site", "-e", json.dumps(SITE), **{"converged_excepted": ("n2",), **groups}))
 
 
+def test_a_way_back_asks_a_controller_that_is_not_left_out(tmp_path: Path) -> None:
+    groups = {"converged_controllers": ("ctl", "backup"), "converged_excepted": ("ctl",)}
+    said = refused(run(tmp_path, "restore", "-e", json.dumps(SITE), **groups))
+    assert "[groups] ctl, the first of converged_controllers, is in converged_excepted" in said, said
+    assert "locked and the batch system asked from the first: put backup first" in said, said
+
+
+def test_a_way_back_without_a_controller_stays_open(tmp_path: Path) -> None:
+    groups = {"converged_controllers": ("ctl", "backup"), "converged_excepted": ("backup", "ctl")}
+    done = run(tmp_path, "restore", "--check", "-e", json.dumps({**HERE, **SITE}), **groups)
+    assert UNTOUCHED not in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("PLAY [") > 1, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("missing", sorted(SITE))
 def test_a_conversion_needs_what_has_no_default(tmp_path: Path, missing: str) -> None:
     given = {name: value for name, value in SITE.items() if name != missing}
@@ -196,10 +210,14 @@ def test_a_pattern_of_names_that_there_are_goes_through(tmp_path: Path, pattern:
 
 
 @pytest.mark.parametrize("options", [("--skip-tags", "always"), ("--tags", "slurm_share", "--skip-tags", "x,always")])
-def test_a_conversion_without_the_tag_of_its_guard_reaches_no_host(tmp_path: Path, options: tuple[str, ...]) -> None:
-    done = run(tmp_path, "site", *options, "-e", json.dumps(SITE))
+@pytest.mark.parametrize("name", ["site", "verify", "status", "off", "on", "restore"])
+def test_a_run_without_the_tag_of_its_checks_reaches_no_host(
+    tmp_path: Path, name: str, options: tuple[str, ...]
+) -> None:
+    done = run(tmp_path, name, *options, "-e", json.dumps(SITE))
+
     assert done.returncode != 0
-    assert "--skip-tags always does not go with site" in done.stdout + done.stderr
+    assert f"--skip-tags always does not go with {name}" in done.stdout + done.stderr
     assert "TASK [" not in done.stdout
 
 
