@@ -71,5 +71,5 @@ class ActionModule(JudgingAction):
             judged = _asked.site(asked, _asked.Inventory(groups, variables))
             found[CLUSTER] = [*_asked.misplaced(asked, names), *judged]
         elif asked.playbook == "restore":
-            found[CLUSTER] = list(_asked.way_back(_asked.Inventory(groups, {})))
+            found[CLUSTER] = list(_asked.way_back(asked, _asked.Inventory(groups, {})))
         return found

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, converged.hpc maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Filters that decide how far a conversion goes: one node where none was ever converted, and then the rest."""
+"""Filters that decide to which hosts a run goes, and how far a conversion: one node first, and then the rest."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ CONVERTED = "converged_converted"
 SKIPPED = "converged_skipped"
 # What a run leaves alone: by the inventory, and as it could not be read.
 LEFT_ALONE = ("converged_excepted", "converged_left_out")
+# Tags that stand for others: a task with the tag `always` is skipped by each.
+SKIP_CHECKS = ("always", "tagged")
 Groups = t.Mapping[str, t.Sequence[str]]
 
 
@@ -33,14 +35,16 @@ def share_hosts(groups: Groups, group: str, named: t.Collection[str]) -> str:
 
 
 def share_checked(pattern: t.Any, playbook: str, skip_tags: t.Collection[str]) -> t.Any:
-    """Return the pattern of the hosts to which a playbook goes behind its checks, which bear the tag `always`.
+    """Return the pattern of the hosts to which a playbook goes after its checks, which bear the tag `always`.
 
     Raise AnsibleFilterError where `skip_tags` leave them out.
     """
-    if "always" in skip_tags:
-        raise AnsibleFilterError(
-            f"--skip-tags always does not go with {playbook}: leave it out: no host is touched before the checks"
-        )
+    for tag in SKIP_CHECKS:
+        if tag in skip_tags:
+            raise AnsibleFilterError(
+                f"--skip-tags {tag} does not go with {playbook}, as it would skip the checks: leave it out;"
+                " nothing was done on any host"
+            )
     return pattern
 
 

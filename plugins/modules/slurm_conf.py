@@ -60,6 +60,7 @@ options:
     description:
       - V(present) keeps the settings; V(restored) undoes all that this module has changed on this host, which needs
         neither a running controller nor a readable C(slurm.conf).
+      - V(restored) with O(reconfigure=true) fails while C(slurm.conf) names scripts in C(/etc/converged/slurm).
       - V(absent) is an older word for V(restored).
     type: str
     choices: [present, restored, absent]
@@ -172,12 +173,12 @@ from ansible_collections.converged.hpc.plugins.module_utils import _programs, _s
 from ansible_collections.converged.hpc.plugins.module_utils._record.host.host import Host
 from ansible_collections.converged.hpc.plugins.module_utils._record.model.errors import RecordError
 from ansible_collections.converged.hpc.plugins.module_utils._record.run.session import Session
-from ansible_collections.converged.hpc.plugins.module_utils._slurm import apply
+from ansible_collections.converged.hpc.plugins.module_utils._slurm import apply, ours
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.client import ARGUMENT_SPEC, Slurm
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf import model as slurm_conf
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.edits import Wish
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.conf.model import SCRIPT_KEYS, Conf
-from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import SlurmError
+from ansible_collections.converged.hpc.plugins.module_utils._slurm.errors import ConfError, SlurmError
 from ansible_collections.converged.hpc.plugins.module_utils._slurm.running import pending
 
 Result = t.Dict[str, t.Any]
@@ -261,6 +262,14 @@ def run(module: AnsibleModule) -> Result:
     if params["reconfigure"]:
         if params["state"] == "restored":
             conf = apply.load(slurm, params["path"])
+            # Another host, or a program of the site, has written them, so this record does not have them. Without these
+            # scripts Slurm would drain each node at its next job.
+            named = [] if check else ours.named(conf)
+            if named:
+                raise ConfError(
+                    f"{conf.path} goes on naming scripts of converged.hpc, as the record of this host does not have"
+                    f" these settings: {', '.join(named)}. Take them out, and run this again"
+                )
         keys = {
             key.lower(): key for key in [*(item["key"] for item in params["settings"]), *SCRIPT_KEYS, "PrologFlags"]
         }

@@ -155,16 +155,16 @@ def site(asked: Asked, inventory: Inventory) -> Findings:
     yield from _needed(inventory)
 
 
-def way_back(inventory: Inventory) -> Findings:
+def way_back(asked: Asked, inventory: Inventory) -> Findings:
     """Yield what is wrong with the inventory of a way back: with no controller left it goes as far as it can."""
     controllers, excepted = inventory.group("controllers"), inventory.group("excepted")
     left = [host for host in controllers if host not in excepted]
-    if left and left[0] != controllers[0]:
+    if left and left[0] != controllers[0] and controllers[0] not in asked.hosts:
         yield refuse(
             "groups",
             f"{controllers[0]}, the first of converged_controllers, is in converged_excepted, and the site is locked"
             " and the batch system asked from the first",
-            f"put {left[0]} first",
+            f"put {left[0]} first, or take {controllers[0]} out of converged_excepted when it is well",
         )
 
 

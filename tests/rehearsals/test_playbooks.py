@@ -114,6 +114,9 @@ def test_a_way_back_asks_a_controller_that_is_not_left_out(tmp_path: Path) -> No
     said = refused(run(tmp_path, "restore", "-e", json.dumps(SITE), **groups))
     assert "[groups] ctl, the first of converged_controllers, is in converged_excepted" in said, said
     assert "locked and the batch system asked from the first: put backup first" in said, said
+    well = run(tmp_path, "restore", "--check", "-e", json.dumps({**HERE, **SITE, "converged_hosts": "ctl"}), **groups)
+    assert UNTOUCHED not in well.stdout, well.stdout + well.stderr
+    assert well.stdout.count("PLAY [") > 1, well.stdout + well.stderr
 
 
 def test_a_way_back_without_a_controller_stays_open(tmp_path: Path) -> None:
@@ -209,15 +212,22 @@ def test_a_pattern_of_names_that_there_are_goes_through(tmp_path: Path, pattern:
     assert "n1 " in done.stdout
 
 
-@pytest.mark.parametrize("options", [("--skip-tags", "always"), ("--tags", "slurm_share", "--skip-tags", "x,always")])
+@pytest.mark.parametrize(
+    ("tag", "options"),
+    [
+        ("always", ("--skip-tags", "always")),
+        ("tagged", ("--skip-tags", "tagged")),
+        ("always", ("--tags", "slurm_share", "--skip-tags", "x,always")),
+    ],
+)
 @pytest.mark.parametrize("name", ["site", "verify", "status", "off", "on", "restore"])
 def test_a_run_without_the_tag_of_its_checks_reaches_no_host(
-    tmp_path: Path, name: str, options: tuple[str, ...]
+    tmp_path: Path, name: str, tag: str, options: tuple[str, ...]
 ) -> None:
     done = run(tmp_path, name, *options, "-e", json.dumps(SITE))
 
     assert done.returncode != 0
-    assert f"--skip-tags always does not go with {name}" in done.stdout + done.stderr
+    assert f"--skip-tags {tag} does not go with {name}, as it would skip the checks" in done.stdout + done.stderr
     assert "TASK [" not in done.stdout
 
 

@@ -83,6 +83,18 @@ def test_slurm_conf_names_no_script_of_ours_any_more_when_the_first_goes(restore
     assert max(settings) < min(scripts)
 
 
+def test_scripts_that_slurm_goes_on_calling_stay(rehearsal: Any) -> None:
+    shared = {"roles": list(ROLES), "sharing": {"node": {"leases": [], "placeholders": None}}}
+    rehearsal.answer({"ansible_facts": {"converged_share": shared}}, module="share_facts")
+    name = "Take our settings out of slurm.conf on the controller and have it followed"
+    rehearsal.answer({"failed": True, "msg": "slurm.conf goes on naming scripts"}, name=name)
+    done = rehearsal.playbook("restore")
+    assert not done.passed
+    assert "node_state restored slurm_share_enable" in done.done("n1")
+    assert positions(done, "node_state restored slurm_share") == []
+    assert positions(done, "node_state restored") == []
+
+
 @pytest.mark.parametrize("host", NODES)
 def test_jobs_come_to_a_node_again_when_no_pod_is_left(restored: Any, host: str) -> None:
     done = restored.done(host)

@@ -260,15 +260,16 @@ def test_a_change_runs_what_reads_it() -> None:
     assert "ansible-lint" not in gates_that_read("tests/unit/gates/test_file_sets.py") | nodeshare | daemon
     assert {name for name in daemon & beds if "placement" not in name} == {"e2e-pbs-site", "e2e-racks", "e2e-spark"}
     assert {"placement", "types", "molecule-placement"} <= daemon
-    assert not daemon & {"payloads", "rehearsals", "unit"}
+    assert not daemon & {"payloads", "rehearsals", "rehearsals-conversion", "unit"}
     assert gates_that_read("tests/placement/core/test_scheduler.py") & {*FOLDERS} == {"placement"}
     assert gates_that_read("tests/placement/app/test_loop.py") & {*FOLDERS} == {"placement-app"}
     assert gates_that_read("tests/rehearsals/test_verify.py") & {*FOLDERS} == {"rehearsals"}
     assert gates_that_read("tests/rehearsals/conversion/test_batches.py") & {*FOLDERS} == {"rehearsals-conversion"}
     assert gates_that_read("roles/placement/tasks/main.yml") >= {"placement", "rehearsals", "unit"}
+    assert "rehearsals-conversion" in gates_that_read("roles/placement/tasks/main.yml")
     assert {"payloads", "pbs", "torque", "e2e-handover", "e2e-pbs-site", "demo"} <= nodeshare
-    assert not {name for name in nodeshare if "placement" in name or name == "rehearsals"}
-    assert {"placement", "rehearsals"} <= gates_that_read(f"{NODESHARE}/model/settings.py")
+    assert not {name for name in nodeshare if "placement" in name or name.startswith("rehearsals")}
+    assert {"placement", "rehearsals", "rehearsals-conversion"} <= gates_that_read(f"{NODESHARE}/model/settings.py")
     slurm, pbs = (gates_that_read(f"{NODESHARE}/batch/{name}.py") for name in ("slurm", "pbs"))
     assert slurm < nodeshare
     assert pbs < nodeshare

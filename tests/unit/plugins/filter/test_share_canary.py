@@ -77,10 +77,11 @@ def test_a_run_goes_to_the_hosts_of_a_group_that_it_is_asked_for(
     assert share_canary.share_hosts({**NODES, **groups}, "converged_shared", named) == pattern
 
 
-def test_a_run_that_skips_its_checks_has_no_hosts() -> None:
-    assert share_canary.share_checked("n1:!n2", "off", ["x", "alway"]) == "n1:!n2"
-    with pytest.raises(AnsibleFilterError, match="--skip-tags always does not go with off: leave it out"):
-        share_canary.share_checked("n1:!n2", "off", ["x", "always"])
+@pytest.mark.parametrize("tag", ["always", "tagged"])
+def test_a_run_that_skips_its_checks_has_no_hosts(tag: str) -> None:
+    assert share_canary.share_checked("n1:!n2", "off", ["x", "alway", "untagged"]) == "n1:!n2"
+    with pytest.raises(AnsibleFilterError, match=f"--skip-tags {tag} does not go with off, as it would skip"):
+        share_canary.share_checked("n1:!n2", "off", ["x", tag])
 
 
 ENABLED = {"inventory_hostname_short": "n1", "__share_preflight_host": {"found": {"enabled": True}}}

@@ -130,6 +130,19 @@ def test_the_controller_is_told_of_the_way_back(site: Site) -> None:
     assert not site.run(after, state="restored", reconfigure=True)["changed"]
 
 
+def test_the_way_back_stops_where_slurm_goes_on_calling_scripts_that_another_host_has_named(site: Site) -> None:
+    site.main.write_text(SITE + "Epilog=/etc/converged/slurm/epilog\n")
+    assert not site.run(state="restored")["changed"]
+    back: Result = {"state": "restored", "reconfigure": True}
+    assert "failed" not in site.run(running(Epilog="/etc/converged/slurm/epilog"), check=True, **back)
+    given = {"path": str(site.main), "record_dir": str(site.folder), **back}
+    failed = site.converse(slurm_conf, {"input": given, "calls": [VERSION]})
+    assert failed["msg"] == (
+        f"{site.main} goes on naming scripts of converged.hpc, as the record of this host does not have these settings:"
+        " Epilog=/etc/converged/slurm/epilog. Take them out, and run this again"
+    )
+
+
 def test_what_the_site_changed_since_survives_the_way_back(site: Site) -> None:
     site.run(JUDGE, settings=OURS)
     site.main.write_text(site.main.read_text().replace("alpha", "beta") + "DebugFlags=Power\n")
